@@ -1,8 +1,16 @@
+# The only entry point: what people and CI run is the same.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest
 
-.PHONY: venv
-venv: .venv/ready
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help venv up check lint types contracts test docs bench soak lock changelog system clean
+
+help: ## show this list
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
+
+venv: .venv/ready ## make the Python environment .venv from the hashed locks
 
 .venv/ready: requirements/dev.txt pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -10,6 +18,45 @@ venv: .venv/ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
-.PHONY: lock
-lock:
+up: venv ## fill a real 6,212-GPU cluster under every published policy, from nothing
+	$(BIN)/shoal simulate \
+	  --nodes examples/openb/nodes.csv --pods examples/openb/pods.csv \
+	  --policy random,dot-product,clustering,packing,best-fit,fgd \
+	  --seeds 42 --report build/report
+
+lint: venv
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: venv
+	$(BIN)/mypy
+
+contracts: venv
+	$(BIN)/lint-imports --no-logo
+
+check: lint types contracts ## the fast part: formatting, lint, types, contracts, unit tests (under a minute)
+	env -u SHOAL_DATA SHOAL_PROFILE=check $(PYTEST) -n 2 -m "not slow and not cluster"
+
+system: ## install the Debian packages that tests need (root)
+	scripts/system-packages
+
+test: system lint types contracts docs ## everything; data tests need SHOAL_DATA
+	$(PYTEST) -n 2 --dist loadgroup -m "not slow"
+
+soak: venv ## what takes hours
+	SHOAL_PROFILE=soak $(PYTEST) -n 2 --timeout 0 -m slow
+
+bench: venv ## measure, write benchmarks/results.jsonl and the table of the README; needs SHOAL_DATA
+	$(BIN)/python -m benchmarks $(BENCHES)
+
+docs: venv ## build the documentation into build/docs
+	scripts/docs
+
+lock: ## resolve pyproject.toml into requirements/*.txt, with hashes
 	scripts/lock
+
+changelog: venv ## show the changelog of the next release
+	$(BIN)/towncrier build --draft
+
+clean: ## remove everything that can be made again
+	rm -rf .venv build dist site .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
