@@ -5,7 +5,7 @@ PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv up check lint types contracts test docs bench soak lock changelog system clean
+.PHONY: help venv up check lint types contracts test docs bench soak lock changelog clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -37,10 +37,7 @@ contracts: venv
 check: lint types contracts ## the fast part: formatting, lint, types, contracts, unit tests (under a minute)
 	env -u SHOAL_DATA SHOAL_PROFILE=check $(PYTEST) -n 2 -m "not slow and not cluster"
 
-system: ## install the Debian packages that tests need (root)
-	scripts/system-packages
-
-test: system lint types contracts docs ## everything; data tests need SHOAL_DATA
+test: lint types contracts docs ## everything; data tests need SHOAL_DATA
 	$(PYTEST) -n 2 --dist loadgroup -m "not slow"
 
 soak: venv ## what takes hours

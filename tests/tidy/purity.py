@@ -11,7 +11,7 @@ _IMPURE = frozenset(
     importlib io locale logging mmap multiprocessing os pathlib pickle platform poplib pty
     queue random readline resource runpy sched secrets select selectors shelve shutil
     signal site smtplib socket socketserver sqlite3 ssl subprocess sys syslog tempfile
-    termios threading time traceback tracemalloc tty urllib uuid warnings weakref xmlrpc
+    termios threading time traceback tracemalloc tty urllib uuid warnings xmlrpc
     zoneinfo
     """.split()
 )
@@ -117,8 +117,8 @@ def no_set_order(name: str, source: str) -> list[str]:
 class _Sets:
     """Which names hold sets, as far as the text of one module shows.
 
-    Attributes and functions are known by their last name throughout the module, variables and
-    parameters within their function.
+    Attributes and functions are known by their last name throughout the module, as long as no class
+    gives an attribute of that name another type; variables and parameters within their function.
     """
 
     def __init__(self, names: frozenset[str]) -> None:
@@ -127,17 +127,15 @@ class _Sets:
     @classmethod
     def of_module(cls, tree: ast.Module) -> "_Sets":
         sets = cls(frozenset())
+        others: set[str] = set()
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef) and node.returns and _says_set(node.returns):
                 sets._names.add(f"{node.name}()")
             elif isinstance(node, ast.ClassDef):
-                sets._names.update(
-                    f".{field.target.id}"
-                    for field in node.body
-                    if isinstance(field, ast.AnnAssign)
-                    and isinstance(field.target, ast.Name)
-                    and _says_set(field.annotation)
-                )
+                for field in node.body:
+                    if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                        group = sets._names if _says_set(field.annotation) else others
+                        group.add(f".{field.target.id}")
             elif (
                 isinstance(node, ast.AnnAssign)
                 and isinstance(node.target, ast.Attribute)
@@ -147,6 +145,7 @@ class _Sets:
         for node in ast.walk(tree):
             if isinstance(node, ast.Assign) and sets.is_set(node.value):
                 sets._names.update(_key(t) for t in node.targets if isinstance(t, ast.Attribute))
+        sets._names -= others
         sets._assign(tree.body)
         return sets
 
