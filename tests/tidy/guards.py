@@ -16,6 +16,7 @@ _REGISTRY = re.compile(
     r"|maven\.org|(?:deb|security)\.debian\.org"
 )
 _BARE_IGNORE = re.compile(r"#\s*type:\s*ignore(?!\[)|#\s*noqa(?!:)", re.IGNORECASE)
+_ROLE = re.compile(r":(?:attr|class|data|exc|func|meth|mod|obj|py:\w+|ref):`")
 _FRAGMENT = re.compile(r"(?:\d+|\+[a-z0-9-]+)\.(?:added|changed|removed|fixed|security)\.md")
 _LOCKED = re.compile(r"[a-z0-9._-]+(?:\[[a-z0-9,._-]+\])?==\S+(?: ; [^\\]+)? \\")
 _HASH = re.compile(r"    --hash=sha256:[0-9a-f]{64}(?: \\)?")
@@ -94,6 +95,15 @@ def ignored_with_reason(name: str, source: str) -> list[str]:
         "'type: ignore[arg-type]'"
         for number, line in enumerate(source.splitlines(), 1)
         if (found := _BARE_IGNORE.search(line))
+    ]
+
+
+def markdown_docstrings(name: str, source: str) -> list[str]:
+    """Docstrings are Markdown, which is what the reference shows."""
+    return [
+        f"{name}:{number}: '{found[0]}' is not Markdown; write the name in backticks"
+        for number, line in enumerate(source.splitlines(), 1)
+        if (found := _ROLE.search(line))
     ]
 
 

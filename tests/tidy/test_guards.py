@@ -67,6 +67,12 @@ def test_named_silence_passes(comment: str) -> None:
     assert not guards.ignored_with_reason("m.py", f"x = 1  {comment}")
 
 
+@pytest.mark.parametrize("role", ["class", "meth", "py:func"])
+def test_docstrings_in_another_markup_are_stopped(role: str) -> None:
+    assert guards.markdown_docstrings("m.py", f'"""See :{role}:`World`."""')
+    assert not guards.markdown_docstrings("m.py", '"""See `World` and ``apply``: `x`."""')
+
+
 def test_a_mode_that_contradicts_the_first_line_is_stopped() -> None:
     assert guards.file_mode("scripts/x", b"#!/bin/sh", executable=False)
     assert guards.file_mode("x.py", b'"""Words."""', executable=True)

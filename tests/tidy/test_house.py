@@ -60,6 +60,10 @@ def test_whoever_silences_a_checker_says_which_rule() -> None:
     over(guards.ignored_with_reason, python())
 
 
+def test_docstrings_are_markdown() -> None:
+    over(guards.markdown_docstrings, python())
+
+
 def test_programs_are_executable_and_other_files_are_not() -> None:
     report(
         line
