@@ -18,7 +18,15 @@ KUBERNETES = [
     line.split("\t")
     for line in Path(__file__).with_name("quantity.tsv").read_text(encoding="utf-8").splitlines()
 ]
-SUFFIXES = {"": ONE, "m": MILLI, "k": Fraction(1000), "Ki": KIB, "Mi": MIB, "Gi": GIB, "E": 10**18}
+SUFFIXES = {
+    "": ONE,
+    "m": MILLI,
+    "k": Fraction(1000),
+    "Ki": KIB,
+    "Mi": MIB,
+    "Gi": GIB,
+    "E": Fraction(10**18),
+}
 
 
 @pytest.mark.parametrize(("text", "value"), KUBERNETES)
