@@ -1,7 +1,9 @@
 """What every file must keep: each guard takes a text and returns sentences, none if all is well."""
 
 import ast
+import posixpath
 import re
+from pathlib import PurePosixPath
 
 MODULE_LINES = 500
 FUNCTION_LINES = 60
@@ -17,6 +19,7 @@ _REGISTRY = re.compile(
 )
 _BARE_IGNORE = re.compile(r"#\s*type:\s*ignore(?!\[)|#\s*noqa(?!:)", re.IGNORECASE)
 _ROLE = re.compile(r":(?:attr|class|data|exc|func|meth|mod|obj|py:\w+|ref):`")
+_LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
 _FRAGMENT = re.compile(r"(?:\d+|\+[a-z0-9-]+)\.(?:added|changed|removed|fixed|security)\.md")
 _LOCKED = re.compile(r"[a-z0-9._-]+(?:\[[a-z0-9,._-]+\])?==\S+(?: ; [^\\]+)? \\")
 _HASH = re.compile(r"    --hash=sha256:[0-9a-f]{64}(?: \\)?")
@@ -105,6 +108,18 @@ def markdown_docstrings(name: str, source: str) -> list[str]:
         for number, line in enumerate(source.splitlines(), 1)
         if (found := _ROLE.search(line))
     ]
+
+
+def links(name: str, content: str, known: frozenset[str]) -> list[str]:
+    """A link of a Markdown page leads to a file or folder of the repository."""
+    folder = PurePosixPath(name).parent
+    complaints = []
+    for number, line in enumerate(content.splitlines(), 1):
+        for target in _LINK.findall(line):
+            path = posixpath.normpath(folder / target)
+            if path not in known and not any(other.startswith(f"{path}/") for other in known):
+                complaints.append(f"{name}:{number}: the link to '{target}' leads nowhere")
+    return complaints
 
 
 def file_mode(name: str, start: bytes, *, executable: bool) -> list[str]:

@@ -73,6 +73,16 @@ def test_docstrings_in_another_markup_are_stopped(role: str) -> None:
     assert not guards.markdown_docstrings("m.py", '"""See `World` and ``apply``: `x`."""')
 
 
+def test_a_link_that_leads_nowhere_is_stopped() -> None:
+    known = frozenset({"docs/a.md", "examples/openb/README.md"})
+    assert guards.links("README.md", "see [a](docs/b.md)", known)
+    assert guards.links("docs/a.md", "see [a](docs/a.md)", known)
+    assert not guards.links("README.md", "[a](docs/a.md#words) and [b](examples/openb)", known)
+    assert not guards.links(
+        "docs/a.md", "[b](../examples/openb/README.md) [w](https://x.test)", known
+    )
+
+
 def test_a_mode_that_contradicts_the_first_line_is_stopped() -> None:
     assert guards.file_mode("scripts/x", b"#!/bin/sh", executable=False)
     assert guards.file_mode("x.py", b'"""Words."""', executable=True)

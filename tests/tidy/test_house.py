@@ -64,6 +64,14 @@ def test_docstrings_are_markdown() -> None:
     over(guards.markdown_docstrings, python())
 
 
+def test_links_lead_somewhere() -> None:
+    known = frozenset(listed())
+    pages = [name for name in listed() if name.endswith(".md")]
+    # The reference is made when the pages are built.
+    known |= {"docs/reference/index.md"}
+    over(lambda name, content: guards.links(name, content, known), pages)
+
+
 def test_programs_are_executable_and_other_files_are_not() -> None:
     report(
         line
