@@ -118,8 +118,7 @@ def every_mode() -> tuple[Mode, ...]:
     for partition in (False, True):
         modes.append(Mode(partition, Sharing.EXCLUSIVE, Cap.NONE))
         modes.extend(
-            Mode(partition, Sharing.TIME_SLICED, cap)
-            for cap in (Cap.NONE, Cap.LIBRARY, Cap.DRIVER)
+            Mode(partition, Sharing.TIME_SLICED, cap) for cap in (Cap.NONE, Cap.LIBRARY, Cap.DRIVER)
         )
         modes.extend(Mode(partition, Sharing.MPS, cap) for cap in Cap)
     return tuple(modes)
