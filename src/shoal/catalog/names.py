@@ -13,10 +13,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from decimal import ROUND_HALF_UP, Decimal
 from enum import StrEnum
 from fractions import Fraction
-from typing import Final
+from typing import Final, Self
 
 from shoal.catalog.accelerators import Accelerator, profile_of_suffix
 from shoal.catalog.quantities import parse_quantity, whole
@@ -126,27 +125,48 @@ class Reading:
 
 
 _MEMORY_UNITS: Final = {"mib": 1, "gib": 1024}
-_ORDER: Final = ("hami", "volcano", "volcano-legacy", "gpushare", "nos", "vendor")
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-def find(names: Iterable[Name], text: str) -> tuple[Name, str, str] | None:
-    """The entry that ``text`` is a name of, the part that varies and its kind.
+@dataclass(frozen=True, slots=True)
+class Names:
+    """All names, indexed so that reading a pod costs a look-up per resource.
 
-    An exact name wins over a pattern.
+    Of two entries of one name (``nvidia.com/gpu`` is the vendor's and HAMi's), the first is read.
     """
-    matches = []
-    for name in names:
-        match = name.pattern.fullmatch(text)
-        if match:
-            kind, part = next(iter(match.groupdict().items()), ("", ""))
-            matches.append((name, part, kind))
-    return min(matches, key=lambda found: bool(found[2]), default=None)
+
+    every: tuple[Name, ...]
+    exact: Mapping[str, Name]
+    patterns: tuple[tuple[re.Pattern[str], Name], ...]
+
+    @classmethod
+    def of(cls, names: Iterable[Name]) -> Self:
+        """Index ``names``; earlier entries win."""
+        every = tuple(names)
+        exact: dict[str, Name] = {}
+        for name in every:
+            if "{" not in name.name:
+                exact.setdefault(name.name, name)
+        patterns = tuple((name.pattern, name) for name in every if "{" in name.name)
+        return cls(every, MappingProxyType(exact), patterns)
+
+    def find(self, text: str) -> tuple[Name, str, str] | None:
+        """The entry that ``text`` is a name of, the part that varies and its kind.
+
+        An exact name wins over a pattern.
+        """
+        if text in self.exact:
+            return self.exact[text], "", ""
+        for pattern, name in self.patterns:
+            match = pattern.fullmatch(text)
+            if match:
+                kind, part = next(iter(match.groupdict().items()))
+                return name, part, kind
+        return None
 
 
 def read(
-    names: Iterable[Name],
-    limits: Mapping[str, str],
-    annotations: Mapping[str, str] = {},
+    names: Names, limits: Mapping[str, str], annotations: Mapping[str, str] = _NOTHING
 ) -> Ask | None:
     """What ``limits`` and ``annotations`` of one container ask for; ``None``: no devices.
 
@@ -353,12 +373,11 @@ def _placed(chosen: Mapping[Name, str]) -> tuple[dict[str, str], dict[str, str]]
 def kai_booking(memory_mib: int, device_mib: int) -> tuple[int, int]:
     """What KAI books for ``gpu-memory`` on a device: (hundredths of the device, MiB of it).
 
-    KAI keeps a fraction with two decimals, so what is booked differs from what was asked for:
-    4,096 of 15,360 MiB becomes 0.27, which is 4,147 MiB. The sum over several pods can be more
-    than one device although their memory fits. Rounding is half up, as in the source read.
+    KAI keeps a fraction with two decimals, rounded up, so more is booked than was asked for: 4,096
+    of 15,360 MiB becomes 0.27, which is 4,147 MiB. The sum over several pods can be more than one
+    device although their memory fits.
     """
-    ratio = Decimal(memory_mib) / Decimal(device_mib)
-    hundredths = int((ratio * 100).quantize(Decimal(1), rounding=ROUND_HALF_UP))
+    hundredths = -(-memory_mib * 100 // device_mib)
     return hundredths, hundredths * device_mib // 100
 
 
