@@ -1,0 +1,217 @@
+"""Scores of nodes per shape, brought up to date where the fleet changed since their last use.
+
+A board belongs to one fleet, one policy and one seed. For each shape it keeps an array of scores
+with a position in the fleet's change log, so that asking for the best node costs what changed, plus
+one pass over an array of integers.
+"""
+
+from collections import OrderedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal.core.eligibility import dynamic_tests, fitting_leaves, static_tests
+from shoal.core.fleet import Fleet
+from shoal.core.journal import IntArray
+from shoal.core.labels import BoolArray, Rows
+from shoal.core.policies.pieces import IMPOSSIBLE, LeafRule, Scorer, TieRule
+from shoal.core.randomness import keyed
+from shoal.core.shape import Shape
+
+CACHED_SCORES = 1 << 26
+"""Scores kept over all shapes (8 bytes each); the shapes used longest ago are dropped first."""
+
+
+class _Scores:
+    """What is known of one shape."""
+
+    __slots__ = ("allowed", "allowed_read", "leaf", "read", "score")
+
+    def __init__(self) -> None:
+        self.score: IntArray = np.zeros(0, dtype=np.int64)
+        self.leaf: IntArray | None = None
+        self.allowed: BoolArray = np.zeros(0, dtype=np.bool_)
+        self.read = -1
+        self.allowed_read = -1
+
+
+class Board:
+    """The best node for a shape, under one policy."""
+
+    def __init__(self, fleet: Fleet, scorer: Scorer, seed: int) -> None:
+        self._fleet = fleet
+        self._scorer = scorer
+        self._seed = seed
+        self._of_shape: OrderedDict[Shape, _Scores] = OrderedDict()
+        self._rank: IntArray = np.zeros(0, dtype=np.int64)
+        self._rank_read = -1
+
+    def best(
+        self, shape: Shape, uid: str, refused: frozenset[str] = frozenset()
+    ) -> tuple[int, tuple[str, ...]] | None:
+        """Return the row and the leaves for a pod, or None where no node will do.
+
+        `uid` keys random choices; `refused` names nodes that are out of the question for it.
+        """
+        known = self._up_to_date(shape)
+        score = known.score[: self._fleet.size]
+        if refused:
+            score = score.copy()
+            score[[self._fleet.row_of[n] for n in refused if n in self._fleet.row_of]] = IMPOSSIBLE
+        if not len(score):
+            return None
+        top = int(score.max())
+        if top == IMPOSSIBLE:
+            return None
+        row = self._break_tie(np.flatnonzero(score == top), uid)
+        return row, self._choose_leaves(shape, row, known, uid)
+
+    # Scores -----------------------------------------------------------------------------------
+
+    def _up_to_date(self, shape: Shape) -> _Scores:
+        known = self._of_shape.get(shape)
+        if known is None:
+            known = self._of_shape[shape] = _Scores()
+            limit = max(1, CACHED_SCORES // max(1, self._fleet.capacity))
+            while len(self._of_shape) > limit:
+                self._of_shape.popitem(last=False)
+        else:
+            self._of_shape.move_to_end(shape)
+        fleet = self._fleet
+        if len(known.score) != fleet.capacity:
+            self._forget(known)
+        if known.allowed_read != fleet.static_changes.head:
+            self._renew_allowed(shape, known)
+        if known.read == fleet.changes.head:
+            return known
+        rows = fleet.changes.since(known.read) if known.read >= 0 else None
+        worth = fleet.size >> 3 if self._scorer.vectorised else fleet.size
+        if rows is not None and len(rows) > worth:
+            rows = (
+                np.flatnonzero(np.bincount(rows, minlength=fleet.size))
+                if (not self._scorer.vectorised)
+                else None
+            )
+        if rows is None:
+            fleet.changes.mark_read()
+            self._rescore(shape, known, slice(0, fleet.size))
+        else:
+            self._rescore(shape, known, rows)
+        known.read = fleet.changes.head
+        return known
+
+    def _forget(self, known: _Scores) -> None:
+        known.score = np.full(self._fleet.capacity, IMPOSSIBLE, dtype=np.int64)
+        known.allowed = np.zeros(self._fleet.capacity, dtype=np.bool_)
+        known.leaf = (
+            np.zeros(self._fleet.capacity, dtype=np.int64)
+            if self._scorer.leaf_rule is LeafRule.SCORED
+            else None
+        )
+        known.read = known.allowed_read = -1
+
+    def _renew_allowed(self, shape: Shape, known: _Scores) -> None:
+        log = self._fleet.static_changes
+        found = log.since(known.allowed_read) if known.allowed_read >= 0 else None
+        rows: Rows = slice(0, self._fleet.size) if found is None else found
+        if found is None:
+            log.mark_read()
+        allowed = None
+        for _, passed in static_tests(self._fleet, shape, rows):
+            allowed = passed if allowed is None else allowed & passed
+        if allowed is not None:
+            known.allowed[rows] = allowed
+        known.allowed_read = log.head
+
+    def _rescore(self, shape: Shape, known: _Scores, rows: Rows) -> None:
+        fleet = self._fleet
+        fits = fitting_leaves(fleet, shape, rows)
+        ok = known.allowed[rows]
+        for _, passed in dynamic_tests(fleet, shape, rows, fits):
+            ok = ok & passed
+        if self._scorer.vectorised:
+            score, leaf = self._scorer.score(fleet, shape, rows, fits)
+            known.score[rows] = np.where(ok, score, IMPOSSIBLE)
+        else:
+            numbers = np.arange(fleet.size)[rows] if isinstance(rows, slice) else rows
+            known.score[rows] = IMPOSSIBLE
+            rows = numbers[ok]
+            if not len(rows):
+                return
+            score, leaf = self._scorer.score(fleet, shape, rows, None if fits is None else fits[ok])
+            known.score[rows] = score
+        if known.leaf is not None and leaf is not None:
+            known.leaf[rows] = leaf
+
+    # Ties and leaves --------------------------------------------------------------------------
+
+    def _break_tie(self, rows: NDArray[np.intp], uid: str) -> int:
+        if len(rows) == 1:
+            return int(rows[0])
+        rank = self._ranks()[rows]
+        if self._scorer.tie_rule is TieRule.RANDOM:
+            rank = _mix(rank ^ keyed(self._seed, "tie", uid))
+        return int(rows[int(rank.argmin())])
+
+    def _ranks(self) -> IntArray:
+        """Return each row's place in the one random order of nodes; smaller comes first."""
+        fleet = self._fleet
+        log = fleet.static_changes
+        if self._rank_read != log.head or len(self._rank) != fleet.capacity:
+            rows = log.since(self._rank_read) if self._rank_read >= 0 else None
+            if rows is None or len(self._rank) != fleet.capacity:
+                self._rank = np.zeros(fleet.capacity, dtype=np.int64)
+                rows = np.arange(fleet.size)
+                log.mark_read()
+            for row in rows.tolist():
+                name = fleet.names[row]
+                self._rank[row] = keyed(self._seed, "node", name) if name else 0
+            self._rank_read = log.head
+        return self._rank
+
+    def _choose_leaves(self, shape: Shape, row: int, known: _Scores, uid: str) -> tuple[str, ...]:
+        devices = shape.request.devices
+        if not devices.count:
+            return ()
+        fleet = self._fleet
+        names = fleet.leaves[row]
+        fits = self._fitting_columns(shape, row)
+        rule = self._scorer.leaf_rule
+        if not devices.whole and devices.count == 1 and known.leaf is not None:
+            return (names[int(known.leaf[row])],)
+        if not devices.whole:
+            if rule is LeafRule.RANDOM:
+                fits.sort(key=lambda c: keyed(self._seed, "leaf", f"{uid}\0{names[c]}"))
+            else:
+                compute = fleet.leaf_compute_free[row].tolist()
+                memory = fleet.leaf_memory_free[row].tolist()
+                sign = -1 if rule is LeafRule.MOST_FREE else 1
+                fits.sort(key=lambda c: (sign * compute[c], sign * memory[c], c))
+        chosen: list[str] = []
+        used: set[int] = set()
+        numbers = fleet.leaf_device[row].tolist()
+        for column in fits:
+            if numbers[column] not in used:
+                used.add(numbers[column])
+                chosen.append(names[column])
+                if len(chosen) == devices.count:
+                    break
+        return tuple(chosen)
+
+    def _fitting_columns(self, shape: Shape, row: int) -> list[int]:
+        fleet = self._fleet
+        fits = fitting_leaves(fleet, shape, np.array([row], dtype=np.intp))
+        if fits is not None:
+            return [int(c) for c in np.flatnonzero(fits[0])]
+        tenants = fleet.leaf_tenants[row].tolist()
+        free = fleet.leaf_tenants_free[row].tolist()
+        undivided = fleet.leaf_undivided[row].tolist()
+        return [c for c, u in enumerate(undivided) if u and free[c] == tenants[c] > 0]
+
+
+def _mix(values: IntArray) -> IntArray:
+    """Scatter numbers evenly (the finaliser of SplitMix64; Steele, Lea and Flood, OOPSLA 2014)."""
+    mixed = values.astype(np.uint64)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return ((mixed ^ (mixed >> np.uint64(31))) >> np.uint64(1)).astype(np.int64)

@@ -1,0 +1,55 @@
+"""A log of changed rows with a reading position per reader.
+
+Caches that are derived from the fleet keep a position. What lies behind it is what they have to
+recompute; a reader that has fallen further behind than the log remembers recomputes everything.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Rows = NDArray[np.intp]
+
+
+class ChangeLog:
+    """Rows in the order in which they changed, remembered up to `capacity` changes back."""
+
+    __slots__ = ("_head", "_read_up_to", "_ring")
+
+    def __init__(self, capacity: int = 1 << 14) -> None:
+        self._ring: Rows = np.zeros(capacity, dtype=np.intp)
+        self._head = 0
+        self._read_up_to = 0
+
+    @property
+    def head(self) -> int:
+        """The position behind the newest change."""
+        return self._head
+
+    def add(self, row: int) -> None:
+        """Note that `row` changed; a repetition that nobody has read in between is one change."""
+        ring = self._ring
+        size = len(ring)
+        if self._head > self._read_up_to and ring[(self._head - 1) % size] == row:
+            return
+        ring[self._head % size] = row
+        self._head += 1
+
+    def since(self, position: int) -> Rows | None:
+        """Return the rows changed since `position`, or None when that is further back than known.
+
+        A row may occur more than once. The reader's new position is `head`.
+        """
+        ring = self._ring
+        size = len(ring)
+        head = self._head
+        if head - position > size:
+            return None
+        self._read_up_to = head
+        start, end = position % size, head % size
+        if head - position < size and start <= end:
+            return ring[start:end].copy()
+        return np.concatenate((ring[start:], ring[:end]))
+
+    def mark_read(self) -> None:
+        """Say that a reader recomputed everything and stands at `head`."""
+        self._read_up_to = self._head

@@ -1,0 +1,123 @@
+"""One cycle: from the state of the world to decisions.
+
+It reads as a narrative of numbered phases. It speculates on the fleet's journal and rolls back to
+its start, so the world is the same before and after; the decisions become state as events.
+"""
+
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+
+from shoal.core.board import Board
+from shoal.core.budget import Budget
+from shoal.core.decisions import Decision, Retract, Start, Wait
+from shoal.core.events import Examined
+from shoal.core.placement import NoPlace, OutOfBudgetError, place
+from shoal.core.policies import Policy
+from shoal.core.waiting import Group, Order
+from shoal.core.world import World
+from shoal.model.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """What a cycle came to; `complete` is False where the budget ended it early."""
+
+    decisions: tuple[Decision, ...]
+    examined: tuple[Examined, ...]
+    complete: bool
+
+
+def cycle(world: World, policy: Policy, now_us: int, seed: int, budget: Budget) -> Cycle:
+    """Decide what is to be done now.
+
+    `seed` keys every random choice. What the budget does not reach is left for the next cycle.
+    """
+    run = _Run(world, world.board(policy, seed), now_us, budget)
+    start = world.fleet.journal.checkpoint()
+    try:
+        run.retract_failed_starts()  # 1
+        run.answer_newcomers()  # 2
+        run.start_what_fits()  # 3
+    finally:
+        world.fleet.rollback(start)
+    return Cycle(tuple(run.decisions), tuple(run.examined), run.complete)
+
+
+class _Run:
+    """The phases of one cycle, and what they have decided so far."""
+
+    def __init__(self, world: World, board: Board, now_us: int, budget: Budget) -> None:
+        self._world = world
+        self._board = board
+        self._now_us = now_us
+        self._budget = budget
+        self.decisions: list[Decision] = []
+        self.examined: list[Examined] = []
+        self.complete = True
+
+    def retract_failed_starts(self) -> None:
+        """1. Take back starts that did not come true; what they held is free for this cycle."""
+        world = self._world
+        for uid in sorted(world.failed):
+            entry = world.entries[uid]
+            if entry.failed_pod is None:
+                continue
+            node = entry.held[entry.failed_pod].node
+            for held in entry.held.values():
+                world.fleet.give_back(held)
+            self.decisions.append(Retract(f"retract/{uid}/{entry.attempt}", uid, node))
+
+    def answer_newcomers(self) -> None:
+        """2. Tell those who joined a sleeping group what the group was told."""
+        waiting = self._world.waiting
+        for group in waiting.unanswered:
+            if group not in waiting.woken and group.verdict is not None:
+                self._tell(tuple(group.unanswered), group.verdict)
+
+    def start_what_fits(self) -> None:
+        """3. Look at the groups that were woken, in the order of their first members.
+
+        A group that starts one member is looked at again in the place of the next; where one member
+        finds no place the others would not find it either.
+        """
+        heads: list[tuple[Order, Group, int]] = [
+            (group.members[0], group, 0) for group in self._world.waiting.heads()
+        ]
+        heapify(heads)
+        while heads:
+            _, group, index = heappop(heads)
+            try:
+                started = self._try_to_start(group, index)
+            except OutOfBudgetError:
+                self.complete = False
+                return
+            if started and index + 1 < len(group.members):
+                heappush(heads, (group.members[index + 1], group, index + 1))
+
+    def _try_to_start(self, group: Group, index: int) -> bool:
+        world = self._world
+        uid = group.members[index][2]
+        entry = world.entries[uid]
+        found = place(
+            world.fleet, self._board, entry.workload, group.shapes, entry.refused, self._budget
+        )
+        if isinstance(found, NoPlace):
+            self._let_wait(group, index, found)
+            return False
+        self.decisions.append(Start(f"start/{uid}/{entry.attempt + 1}", uid, found))
+        return True
+
+    def _let_wait(self, group: Group, index: int, found: NoPlace) -> None:
+        """Tell those of a group whom that is news, from its member `index` on, why they wait."""
+        uids = tuple(uid for _, _, uid in group.members[index:])
+        self.examined.append(Examined(uids[0], found.missing_pods))
+        if group.verdict is None or group.verdict.cause != found.verdict.cause:
+            self._tell(uids, found.verdict)
+        elif group.unanswered:
+            started = {uid for _, _, uid in group.members[:index]}
+            news = tuple(uid for uid in group.unanswered if uid not in started)
+            if news:
+                self._tell(news, found.verdict)
+
+    def _tell(self, uids: tuple[str, ...], verdict: Verdict) -> None:
+        self.decisions.append(Wait(f"wait/{uids[0]}/{self._now_us}", uids, verdict))

@@ -1,0 +1,191 @@
+"""What happened. Events are the only way into the world; `at_us` is when the loop took them in.
+
+Late and repeated events are ordinary: one about something that is gone changes nothing.
+"""
+
+from dataclasses import dataclass
+
+from shoal.core.decisions import Decision
+from shoal.core.fleet import Held
+from shoal.model.node import Node
+from shoal.model.verdict import Verdict
+from shoal.model.workload import Outcome, Placement, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSeen:
+    """A node appeared or changed: capacity, devices, labels, taints or cordon."""
+
+    at_us: int
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLost:
+    """A node is gone. What runs there holds its place until it is known to have ended."""
+
+    at_us: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCordoned:
+    """A node was closed to new pods, or opened again."""
+
+    at_us: int
+    name: str
+    cordoned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceLost:
+    """A device is out of order."""
+
+    at_us: int
+    node: str
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceReturned:
+    """A device works again."""
+
+    at_us: int
+    node: str
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class MaskSet:
+    """Pods whose request names this mask may run on these nodes and no others."""
+
+    at_us: int
+    mask: str
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadSubmitted:
+    """A workload asks to start."""
+
+    at_us: int
+    workload: Workload
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadAdopted:
+    """A workload was found running, placed by whomever; it is taken as it is."""
+
+    at_us: int
+    workload: Workload
+    placements: tuple[Placement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadEnded:
+    """A workload is over, or was taken back while it waited; all it held is free."""
+
+    at_us: int
+    uid: str
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class PodStarted:
+    """A pod runs where it was planned."""
+
+    at_us: int
+    uid: str
+    pod: int
+
+
+@dataclass(frozen=True, slots=True)
+class PodEnded:
+    """A pod is gone and what it held is free; with its last pod a workload ends."""
+
+    at_us: int
+    uid: str
+    pod: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartFailed:
+    """A planned pod did not start; `attempt` says which start of the workload is meant."""
+
+    at_us: int
+    uid: str
+    attempt: int
+    pod: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A decision was taken; from here on it is part of the state."""
+
+    at_us: int
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """A cycle looked at the group of this waiting workload and it must still wait.
+
+    `missing_pods` is how many pods of its gang found no place, so far as that is known (else 1).
+    """
+
+    uid: str
+    missing_pods: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cycled:
+    """A cycle with so many operations for its budget is over."""
+
+    at_us: int
+    budget: int
+    examined: tuple[Examined, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadRestored:
+    """A workload as a snapshot remembers it."""
+
+    at_us: int
+    workload: Workload
+    attempt: int
+    held: tuple[Held, ...]
+    started: tuple[int, ...]
+    failed_pod: int | None
+    refused: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRestored:
+    """How close the group of a waiting workload is to being looked at again, from a snapshot."""
+
+    at_us: int
+    uid: str
+    verdict: Verdict | None
+    woken: bool
+    missing_pods: int
+    unanswered: tuple[str, ...]
+
+
+Event = (
+    NodeSeen
+    | NodeLost
+    | NodeCordoned
+    | DeviceLost
+    | DeviceReturned
+    | MaskSet
+    | WorkloadSubmitted
+    | WorkloadAdopted
+    | WorkloadEnded
+    | PodStarted
+    | PodEnded
+    | StartFailed
+    | Decided
+    | Cycled
+    | WorkloadRestored
+    | GroupRestored
+)

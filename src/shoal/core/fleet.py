@@ -1,0 +1,419 @@
+"""The fleet as arrays: one row per node, one column per leaf of it.
+
+Hot arrays say what is free. Free is capacity minus what is held, so it is negative where capacity
+fell below use (a lost device, a node that shrank): that is an inherited debt, and nothing is placed
+there. A row stays until its node is gone and nothing is held on it any more.
+
+Names at the door, rows inside: rows and columns are an accident of the order of arrival, so no
+decision may depend on them; ties are broken by keyed ranks and by the order of leaves on a node.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from shoal.core.changes import ChangeLog
+from shoal.core.journal import Checkpoint, IntArray, Journal
+from shoal.core.labels import Labels
+from shoal.model.node import Leaf, Node, Taint
+from shoal.model.request import Request
+from shoal.model.workload import Placement
+
+HOLDER_CLASSES = 18
+"""Classes of device holders counted per node: 0 shares, k whole devices, the last one more."""
+
+NO_LEAF = Leaf("", 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What one pod holds on one node; the last three are per leaf, in the order of `leaves`."""
+
+    pod: int
+    node: str
+    cpu_milli: int
+    memory_mib: int
+    holder_class: int
+    leaves: tuple[str, ...] = ()
+    leaf_compute_milli: tuple[int, ...] = ()
+    leaf_memory_mib: tuple[int, ...] = ()
+    leaf_tenants: tuple[int, ...] = ()
+
+
+def holder_class(request: Request) -> int:
+    """Return the class of a pod among the holders of devices: -1 none, 0 shares, k whole ones."""
+    if not request.devices.count:
+        return -1
+    return min(request.devices.count, HOLDER_CLASSES - 1) if request.devices.whole else 0
+
+
+class Fleet:
+    """Arrays of what is free, and the nodes behind them. See the module for the rules."""
+
+    def __init__(self) -> None:
+        self.journal = Journal()
+        self.changes = ChangeLog()
+        """Rows where anything changed."""
+        self.static_changes = ChangeLog()
+        """Rows where something changed that does not come from placing work."""
+        self.labels = Labels()
+        self.size = 0
+        """Rows in use are below it, with gaps."""
+        self.nodes: list[Node | None] = []
+        """The node of a row as last seen; None where it is gone."""
+        self.names: list[str] = []
+        """The node name of a row, also while the node is gone; empty where the row is unused."""
+        self.row_of: dict[str, int] = {}
+        self.leaves: list[tuple[str, ...]] = []
+        """The leaf names of a row by column."""
+        self.lost_devices: dict[str, frozenset[str]] = {}
+        """Devices that are out of order, by node name."""
+        self.accelerator_ids: dict[str, int] = {}
+        self.mixed_rows = 0
+        """Rows whose devices are of more than one accelerator."""
+        self.divided_rows = 0
+        """Rows that have a device of several leaves."""
+        self.masks: dict[str, frozenset[str]] = {}
+        self.taint_sets: dict[tuple[Taint, ...], int] = {(): 0}
+        """Every combination of taints seen, by the number that `taint_set` has for it."""
+        self._columns: list[dict[str, int]] = []
+        self._held_pods: list[int] = []
+        self._unused: list[int] = []
+        self._allocate(rows=16, width=1)
+
+    # Arrays -----------------------------------------------------------------------------------
+
+    def _allocate(self, rows: int, width: int) -> None:
+        """Make all arrays anew with room for `rows` x `width`, keeping what they hold."""
+        if self.journal.speculating:
+            raise AssertionError("the fleet may not grow during speculation")
+
+        def grown(name: str, shape: tuple[int, ...]) -> IntArray:
+            array = np.zeros(shape, dtype=np.int64)
+            old: IntArray | None = getattr(self, name, None)
+            if old is not None:
+                array[tuple(slice(length) for length in old.shape)] = old
+            return array
+
+        per_node, per_leaf = (rows,), (rows, width)
+        self.present = grown("present", per_node)
+        self.cordoned = grown("cordoned", per_node)
+        self.taint_set = grown("taint_set", per_node)
+        self.cpu_free = grown("cpu_free", per_node)
+        self.memory_free = grown("memory_free", per_node)
+        self.pods_free = grown("pods_free", per_node)
+        self.whole_free = grown("whole_free", per_node)
+        """Undivided devices of which nothing is held."""
+        self.compute_free = grown("compute_free", per_node)
+        """Sum over leaves of free compute in milli, debts not subtracted."""
+        self.device_count = grown("device_count", per_node)
+        """Devices in working order."""
+        self.holders = grown("holders", (rows, HOLDER_CLASSES))
+        """Pods that hold devices, by `holder_class`."""
+        self.leaf_compute = grown("leaf_compute", per_leaf)
+        self.leaf_memory = grown("leaf_memory", per_leaf)
+        self.leaf_tenants = grown("leaf_tenants", per_leaf)
+        self.leaf_compute_free = grown("leaf_compute_free", per_leaf)
+        self.leaf_memory_free = grown("leaf_memory_free", per_leaf)
+        self.leaf_tenants_free = grown("leaf_tenants_free", per_leaf)
+        self.leaf_accelerator = grown("leaf_accelerator", per_leaf)
+        """Accelerator ids, 0 where there is no leaf."""
+        self.leaf_device = grown("leaf_device", per_leaf)
+        """Number of the leaf's device on its node, from 1; 0 where there is no leaf."""
+        self.leaf_undivided = grown("leaf_undivided", per_leaf)
+
+    @property
+    def capacity(self) -> int:
+        """Rows that fit before the arrays are made anew."""
+        return len(self.cpu_free)
+
+    @property
+    def width(self) -> int:
+        """Leaf columns."""
+        return int(self.leaf_compute.shape[1])
+
+    def arrays(self) -> dict[str, IntArray]:
+        """Return every array by name; views, not copies."""
+        return {k: v for k, v in vars(self).items() if isinstance(v, np.ndarray)}
+
+    def live_rows(self) -> Iterable[int]:
+        """Return the rows that have a node or something held on them."""
+        return self.row_of.values()
+
+    # What the world sees ----------------------------------------------------------------------
+
+    def see(self, node: Node) -> int:
+        """Take in a node, new or changed, and return its row."""
+        row = self._row(node.name)
+        old = self.nodes[row]
+        self.nodes[row] = node
+        self.present[row] = 1
+        self.cordoned[row] = int(node.cordoned)
+        self.taint_set[row] = self.taint_sets.setdefault(node.taints, len(self.taint_sets))
+        self.cpu_free[row] += node.cpu_milli - (old.cpu_milli if old else 0)
+        self.memory_free[row] += node.memory_mib - (old.memory_mib if old else 0)
+        self.pods_free[row] += node.pods - (old.pods if old else 0)
+        if old is None or old.devices != node.devices:
+            self._fit_leaves(row, node)
+        self.labels.set_row(row, node.labels)
+        self._static_change(row)
+        return row
+
+    def lose(self, name: str) -> int | None:
+        """Take away a node's capacity; what is held there stays held. None if it is unknown."""
+        row = self.row_of.get(name)
+        node = self.nodes[row] if row is not None else None
+        if row is None or node is None:
+            return None
+        self.nodes[row] = None
+        self.present[row] = 0
+        self.cordoned[row] = 0
+        self.taint_set[row] = 0
+        self.cpu_free[row] -= node.cpu_milli
+        self.memory_free[row] -= node.memory_mib
+        self.pods_free[row] -= node.pods
+        self.lost_devices.pop(name, None)
+        self._fit_leaves(row, None)
+        self.labels.set_row(row, {})
+        self._static_change(row)
+        self._drop_if_unused(row)
+        return row
+
+    def set_lost_devices(self, name: str, devices: frozenset[str]) -> int | None:
+        """Say which devices of a node are out of order; None if the node is unknown."""
+        row = self.row_of.get(name)
+        node = self.nodes[row] if row is not None else None
+        if row is None or node is None:
+            return None
+        if devices:
+            self.lost_devices[name] = devices
+        else:
+            self.lost_devices.pop(name, None)
+        self._fit_leaves(row, node)
+        self._static_change(row)
+        return row
+
+    def set_mask(self, name: str, nodes: frozenset[str]) -> None:
+        """Say on which nodes pods with the mask `name` may run."""
+        changed = self.masks.get(name, frozenset()) ^ nodes
+        self.masks[name] = nodes
+        for node in sorted(changed):
+            if node in self.row_of:
+                self._static_change(self.row_of[node])
+
+    def accelerator_id(self, name: str) -> int:
+        """Return the number, from 1, by which the arrays know an accelerator."""
+        return self.accelerator_ids.setdefault(name, len(self.accelerator_ids) + 1)
+
+    # Holding ----------------------------------------------------------------------------------
+
+    def held_by(self, request: Request, placement: Placement) -> Held:
+        """Return what a pod holds once it is placed; a node not seen yet has leaves of size 0."""
+        devices = request.devices
+        row = self._row(placement.node)
+        columns = [self._column(row, leaf) for leaf in placement.leaves]
+        if devices.whole:
+            compute = tuple(int(self.leaf_compute[row, c]) for c in columns)
+            memory = tuple(int(self.leaf_memory[row, c]) for c in columns)
+            tenants = tuple(int(self.leaf_tenants[row, c]) for c in columns)
+        else:
+            compute = (devices.compute_milli,) * len(columns)
+            memory = (devices.memory_mib,) * len(columns)
+            tenants = (1,) * len(columns)
+        return Held(
+            pod=placement.pod,
+            node=placement.node,
+            cpu_milli=request.cpu_milli,
+            memory_mib=request.memory_mib,
+            holder_class=holder_class(request),
+            leaves=placement.leaves,
+            leaf_compute_milli=compute,
+            leaf_memory_mib=memory,
+            leaf_tenants=tenants,
+        )
+
+    def take(self, held: Held) -> int:
+        """Book what a pod holds, whether or not it fits; return the row."""
+        row = self._row(held.node)
+        if not self.journal.speculating:
+            self._held_pods[row] += 1
+        self._book(row, held, -1)
+        return row
+
+    def give_back(self, held: Held) -> int:
+        """Undo `take`; return the row."""
+        row = self.row_of[held.node]
+        self._book(row, held, 1)
+        if not self.journal.speculating:
+            self._held_pods[row] -= 1
+            self._drop_if_unused(row)
+        return row
+
+    def rollback(self, checkpoint: Checkpoint) -> None:
+        """Undo every booking since `checkpoint`."""
+        for row in self.journal.rollback(checkpoint):
+            self.changes.add(row)
+
+    def _book(self, row: int, held: Held, sign: int) -> None:
+        write = self.journal.write
+        write(self.cpu_free, row, int(self.cpu_free[row]) + sign * held.cpu_milli)
+        write(self.memory_free, row, int(self.memory_free[row]) + sign * held.memory_mib)
+        write(self.pods_free, row, int(self.pods_free[row]) + sign)
+        if held.holder_class >= 0:
+            at = (row, held.holder_class)
+            write(self.holders, at, int(self.holders[at]) - sign)
+        if held.leaves:
+            columns = self._columns[row]
+            for leaf, compute, memory, tenants in zip(
+                held.leaves,
+                held.leaf_compute_milli,
+                held.leaf_memory_mib,
+                held.leaf_tenants,
+                strict=True,
+            ):
+                at = (row, columns[leaf])
+                for array, amount in (
+                    (self.leaf_compute_free, compute),
+                    (self.leaf_memory_free, memory),
+                    (self.leaf_tenants_free, tenants),
+                ):
+                    if amount:
+                        write(array, at, int(array[at]) + sign * amount)
+            self._sum_leaves(row)
+        self.changes.add(row)
+
+    def _sum_leaves(self, row: int) -> None:
+        """Bring the sums over a row's leaves up to date."""
+        free = self.leaf_compute_free[row].tolist()
+        tenants_free = self.leaf_tenants_free[row].tolist()
+        tenants = self.leaf_tenants[row].tolist()
+        undivided = self.leaf_undivided[row].tolist()
+        compute = sum(f for f in free if f > 0)
+        whole = sum(
+            1
+            for u, have, all_of_them in zip(undivided, tenants_free, tenants, strict=True)
+            if u and have == all_of_them > 0
+        )
+        write = self.journal.write
+        if compute != self.compute_free[row]:
+            write(self.compute_free, row, compute)
+        if whole != self.whole_free[row]:
+            write(self.whole_free, row, whole)
+
+    # Rows and columns -------------------------------------------------------------------------
+
+    def _row(self, name: str) -> int:
+        """Return the row of a node, giving it one if it has none."""
+        row = self.row_of.get(name)
+        if row is not None:
+            return row
+        if self._unused:
+            row = self._unused.pop()
+        else:
+            row = self.size
+            self.size += 1
+            self.nodes.append(None)
+            self.names.append("")
+            self.leaves.append(())
+            self._columns.append({})
+            self._held_pods.append(0)
+            if row >= self.capacity:
+                self._allocate(2 * self.capacity, self.width)
+        self.row_of[name] = row
+        self.names[row] = name
+        self._static_change(row)
+        return row
+
+    def _column(self, row: int, leaf: str) -> int:
+        """Return the column of a leaf, giving it one of size 0 if the node does not list it."""
+        column = self._columns[row].get(leaf)
+        if column is None:
+            column = len(self.leaves[row])
+            if column >= self.width:
+                self._allocate(self.capacity, 2 * self.width)
+            self.leaves[row] = (*self.leaves[row], leaf)
+            self._columns[row][leaf] = column
+        return column
+
+    def _drop_if_unused(self, row: int) -> None:
+        if self.nodes[row] is None and not self._held_pods[row]:
+            del self.row_of[self.names[row]]
+            self.names[row] = ""
+            self.leaves[row] = ()
+            self._columns[row] = {}
+            self._unused.append(row)
+            self._static_change(row)
+
+    def _fit_leaves(self, row: int, node: Node | None) -> None:
+        """Lay out a row's leaves as `node` has them now; what is held keeps its leaf by name."""
+        holds = {
+            leaf: (
+                int(self.leaf_compute[row, c] - self.leaf_compute_free[row, c]),
+                int(self.leaf_memory[row, c] - self.leaf_memory_free[row, c]),
+                int(self.leaf_tenants[row, c] - self.leaf_tenants_free[row, c]),
+            )
+            for leaf, c in self._columns[row].items()
+        }
+        lost = self.lost_devices.get(node.name, frozenset()) if node else frozenset()
+        layout: list[tuple[str, Leaf, str, int, bool]] = []
+        for number, device in enumerate(node.devices if node else (), start=1):
+            works = device.name not in lost
+            for leaf in device.leaves:
+                size = leaf if works else NO_LEAF
+                undivided = works and len(device.leaves) == 1
+                layout.append((leaf.name, size, device.accelerator, number, undivided))
+        listed = {name for name, *_ in layout}
+        orphans = sorted(name for name, held in holds.items() if any(held) and name not in listed)
+        layout += [(name, NO_LEAF, "", 0, False) for name in orphans]
+        width = self.width
+        while width < len(layout):
+            width *= 2
+        if width > self.width:
+            self._allocate(self.capacity, width)
+
+        self._count_kinds(row, -1)
+        for array in self._leaf_arrays():
+            array[row] = 0
+        self.leaves[row] = tuple(name for name, *_ in layout)
+        self._columns[row] = {name: c for c, name in enumerate(self.leaves[row])}
+        for c, (name, size, accelerator, number, undivided) in enumerate(layout):
+            compute, memory, tenants = holds.get(name, (0, 0, 0))
+            self.leaf_compute[row, c] = size.compute_milli
+            self.leaf_memory[row, c] = size.memory_mib
+            self.leaf_tenants[row, c] = size.tenants
+            self.leaf_compute_free[row, c] = size.compute_milli - compute
+            self.leaf_memory_free[row, c] = size.memory_mib - memory
+            self.leaf_tenants_free[row, c] = size.tenants - tenants
+            self.leaf_accelerator[row, c] = self.accelerator_id(accelerator) if accelerator else 0
+            self.leaf_device[row, c] = number
+            self.leaf_undivided[row, c] = int(undivided)
+        working = [d for d in node.devices if d.name not in lost] if node else []
+        self.device_count[row] = len(working)
+        self._count_kinds(row, 1)
+        self._sum_leaves(row)
+
+    def _leaf_arrays(self) -> tuple[IntArray, ...]:
+        return (
+            self.leaf_compute,
+            self.leaf_memory,
+            self.leaf_tenants,
+            self.leaf_compute_free,
+            self.leaf_memory_free,
+            self.leaf_tenants_free,
+            self.leaf_accelerator,
+            self.leaf_device,
+            self.leaf_undivided,
+        )
+
+    def _count_kinds(self, row: int, sign: int) -> None:
+        """Add a row to the counts of those with several accelerators, or divided devices."""
+        accelerators = self.leaf_accelerator[row]
+        devices = self.leaf_device[row]
+        devices = devices[devices > 0]
+        self.mixed_rows += sign * int(len(np.unique(accelerators[accelerators > 0])) > 1)
+        self.divided_rows += sign * int(len(np.unique(devices)) < len(devices))
+
+    def _static_change(self, row: int) -> None:
+        self.static_changes.add(row)
+        self.changes.add(row)

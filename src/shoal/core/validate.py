@@ -1,0 +1,218 @@
+"""The invariants, checked against the workloads themselves.
+
+Invariants judge decisions: no decision creates or enlarges a violation. What is inherited (adopted
+pods, a fleet that shrank) is a debt, listed with its age, and only falls by decisions.
+
+- Books: what is free is capacity minus what the workloads hold, in every array.
+- No node over its CPU, memory or pods; no leaf over its compute, memory or tenants.
+- A device is whole or shared: whoever holds it whole holds all of it alone.
+- A gang is planned whole or not at all, and the leaves of one pod are on different devices.
+- No workload waits without having been told why, once a complete cycle has looked at it.
+- What speculates has rolled back.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from shoal.core import events as ev
+from shoal.core.decisions import Start
+from shoal.core.fleet import HOLDER_CLASSES, Fleet, Held
+from shoal.core.world import Entry, World
+
+Debts = dict[tuple[str, str], int]
+"""By how much (kind, node or leaf) is over its capacity; nothing that is not."""
+
+
+class InvariantError(AssertionError):
+    """The world contradicts itself, or a decision broke a rule: always a bug of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Debt:
+    """A violation that was inherited: what, where, by how much, and since when."""
+
+    kind: str
+    where: str
+    amount: int
+    since_us: int
+
+
+class Validator:
+    """Checks a world after every event. `applied` must be told of each one, in order."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._known: dict[tuple[str, str], Debt] = {}
+        self._rows_read = world.fleet.changes.head
+        self._refresh(0, range(world.fleet.size))
+
+    @property
+    def debts(self) -> tuple[Debt, ...]:
+        """Everything over its capacity at present, oldest first."""
+        return tuple(sorted(self._known.values(), key=lambda d: (d.since_us, d.kind, d.where)))
+
+    def applied(self, event: ev.Event) -> None:
+        """Check what `event` has touched. Raises `InvariantError`."""
+        fleet = self._world.fleet
+        if fleet.journal.speculating:
+            raise InvariantError("a speculation was not rolled back")
+        found = fleet.changes.since(self._rows_read)
+        rows = range(fleet.size) if found is None else sorted(set(found.tolist()))
+        fleet.changes.mark_read()
+        self._rows_read = fleet.changes.head
+        grown = self._refresh(event.at_us, rows)
+        if isinstance(event, ev.Decided):
+            if grown:
+                raise InvariantError(f"{event.decision.key} made debts: {grown}")
+            if isinstance(event.decision, Start):
+                check_gang(self._world.entries[event.decision.workload])
+
+    def _refresh(self, at_us: int, rows: Iterable[int]) -> Debts:
+        """Bring the debts of `rows` up to date and return those that are new or larger."""
+        fleet = self._world.fleet
+        touched = set(rows)
+        names = {fleet.names[row] for row in touched}
+        now = {key: amount for row in touched for key, amount in row_debts(fleet, row)}
+        grown = {}
+        for key, amount in now.items():
+            before = self._known.get(key)
+            if before is None or amount > before.amount:
+                grown[key] = amount
+            since = before.since_us if before is not None else at_us
+            self._known[key] = Debt(*key, amount, since)
+        live = set(fleet.names)
+        for key in [k for k in self._known if k not in now]:
+            node = key[1].partition("\0")[0]
+            if node in names or node not in live:
+                del self._known[key]
+        return grown
+
+
+def check(world: World) -> Debts:
+    """Check everything, and return the debts. Raises `InvariantError`."""
+    if world.fleet.journal.speculating:
+        raise InvariantError("a speculation was not rolled back")
+    by_node: dict[str, list[Held]] = {}
+    for entry in world.entries.values():
+        check_entry(world, entry)
+        for held in entry.held.values():
+            by_node.setdefault(held.node, []).append(held)
+    fleet = world.fleet
+    for name in by_node:
+        if name not in fleet.row_of:
+            raise InvariantError(f"pods hold node {name}, which the fleet does not know")
+    for row in range(fleet.size):
+        check_row(fleet, row, by_node.get(fleet.names[row], []))
+    _check_waiting(world)
+    return {key: amount for row in range(fleet.size) for key, amount in row_debts(fleet, row)}
+
+
+def check_answers(world: World) -> None:
+    """Check that everybody who waits has been told why; call it after a complete cycle."""
+    if world.waiting.unanswered:
+        uids = sorted(u for group in world.waiting.unanswered for u in group.unanswered)
+        raise InvariantError(f"no verdict was given to {uids}")
+
+
+def check_gang(entry: Entry) -> None:
+    """Check that a workload is planned whole."""
+    pods = sum(pod_set.count for pod_set in entry.workload.pod_sets)
+    if sorted(entry.held) != list(range(pods)):
+        raise InvariantError(
+            f"workload {entry.workload.uid}: {len(entry.held)} of {pods} pods planned"
+        )
+    for pod, held in entry.held.items():
+        asked = entry.request_of(pod).devices.count
+        if len(held.leaves) != asked or len(set(held.leaves)) != asked:
+            raise InvariantError(f"workload {entry.workload.uid}: pod {pod} has {held.leaves}")
+
+
+def check_entry(world: World, entry: Entry) -> None:
+    """Check that a workload's own record makes sense."""
+    uid = entry.workload.uid
+    if (entry.group is None) != bool(entry.held):
+        raise InvariantError(f"workload {uid} waits and holds something, or does neither")
+    if not entry.started <= entry.held.keys():
+        raise InvariantError(f"workload {uid}: a pod runs that holds nothing")
+    if (entry.failed_pod is not None) != (uid in world.failed):
+        raise InvariantError(f"workload {uid}: its failed start is not on the list")
+
+
+def check_row(fleet: Fleet, row: int, held: list[Held]) -> None:
+    """Check a row's arrays against its node and what is held on it."""
+    node = fleet.nodes[row]
+    name = fleet.names[row]
+    expected = {
+        "cpu_free": (node.cpu_milli if node else 0) - sum(h.cpu_milli for h in held),
+        "memory_free": (node.memory_mib if node else 0) - sum(h.memory_mib for h in held),
+        "pods_free": (node.pods if node else 0) - len(held),
+        "compute_free": sum(max(0, int(f)) for f in fleet.leaf_compute_free[row]),
+        "whole_free": sum(
+            1
+            for c in range(fleet.width)
+            if fleet.leaf_undivided[row, c]
+            and fleet.leaf_tenants_free[row, c] == fleet.leaf_tenants[row, c] > 0
+        ),
+        "present": int(node is not None),
+    }
+    for array, value in expected.items():
+        _equal(f"{array} of node {name}", int(getattr(fleet, array)[row]), value)
+    for number in range(HOLDER_CLASSES):
+        count = sum(1 for h in held if h.holder_class == number)
+        _equal(f"holders of class {number} on {name}", int(fleet.holders[row, number]), count)
+    on_leaf = _held_by_leaf(held)
+    unknown = on_leaf.keys() - set(fleet.leaves[row])
+    if unknown:
+        raise InvariantError(f"pods hold leaves that node {name} does not have: {unknown}")
+    for column, leaf in enumerate(fleet.leaves[row]):
+        compute, memory, tenants = on_leaf.get(leaf, (0, 0, 0))
+        for what, total, free, used in (
+            ("compute", fleet.leaf_compute, fleet.leaf_compute_free, compute),
+            ("memory", fleet.leaf_memory, fleet.leaf_memory_free, memory),
+            ("tenants", fleet.leaf_tenants, fleet.leaf_tenants_free, tenants),
+        ):
+            left = int(total[row, column]) - used
+            _equal(f"free {what} of leaf {leaf}", int(free[row, column]), left)
+
+
+def row_debts(fleet: Fleet, row: int) -> Iterator[tuple[tuple[str, str], int]]:
+    """Yield what is over its capacity on a row."""
+    name = fleet.names[row]
+    for kind, free in (
+        ("cpu", fleet.cpu_free[row]),
+        ("memory", fleet.memory_free[row]),
+        ("pods", fleet.pods_free[row]),
+    ):
+        if free < 0:
+            yield (kind, name), -int(free)
+    for column, leaf in enumerate(fleet.leaves[row]):
+        for kind, free in (
+            ("leaf-compute", fleet.leaf_compute_free[row, column]),
+            ("leaf-memory", fleet.leaf_memory_free[row, column]),
+            ("leaf-tenants", fleet.leaf_tenants_free[row, column]),
+        ):
+            if free < 0:
+                yield (kind, f"{name}\0{leaf}"), -int(free)
+
+
+def _held_by_leaf(held: list[Held]) -> dict[str, tuple[int, int, int]]:
+    on_leaf: dict[str, tuple[int, int, int]] = {}
+    for h in held:
+        for leaf, compute, memory, tenants in zip(
+            h.leaves, h.leaf_compute_milli, h.leaf_memory_mib, h.leaf_tenants, strict=True
+        ):
+            c, m, t = on_leaf.get(leaf, (0, 0, 0))
+            on_leaf[leaf] = (c + compute, m + memory, t + tenants)
+    return on_leaf
+
+
+def _check_waiting(world: World) -> None:
+    members = [uid for g in world.waiting.groups.values() for _, _, uid in g.members]
+    expected = [uid for uid, entry in world.entries.items() if entry.group is not None]
+    if sorted(members) != sorted(expected):
+        raise InvariantError("the groups do not hold just those who wait")
+
+
+def _equal(what: str, value: int, expected: int) -> None:
+    if value != expected:
+        raise InvariantError(f"{what} is {value} and should be {expected}")

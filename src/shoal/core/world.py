@@ -1,0 +1,363 @@
+"""The whole state, and its only mutator.
+
+`World.apply(event)` is the only way to change it. What is derived from the state (boards, shapes)
+may be thrown away at any time; everything else is remembered by `snapshot`, the shortest list of
+events that makes an equal world.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from enum import Enum
+from typing import Any
+
+from shoal.core import events as ev
+from shoal.core.board import Board
+from shoal.core.decisions import Decision, Retract, Start, Wait
+from shoal.core.fleet import Fleet, Held
+from shoal.core.policies import Policy
+from shoal.core.shape import Shape, Shapes
+from shoal.core.waiting import Group, Waiting
+from shoal.model.request import Request
+from shoal.model.workload import Placement, Workload
+
+
+class State(Enum):
+    """Where a workload stands on its way. It leaves the world when it has ended."""
+
+    WAITING = "waiting"
+    STARTING = "starting"
+    RUNNING = "running"
+
+
+class InvalidTransitionError(Exception):
+    """A decision that does not fit the state of its workload: a bug in whoever decided."""
+
+
+class Entry:
+    """A workload in the world."""
+
+    __slots__ = ("attempt", "failed_pod", "group", "held", "refused", "started", "workload")
+
+    def __init__(self, workload: Workload) -> None:
+        self.workload = workload
+        self.attempt = 0
+        """Starts decided so far."""
+        self.held: dict[int, Held] = {}
+        """What each pod that is planned or runs holds."""
+        self.started: set[int] = set()
+        """Pods known to run; each of them holds something."""
+        self.failed_pod: int | None = None
+        """A pod that did not start as planned; the next cycle retracts the start."""
+        self.refused: frozenset[str] = frozenset()
+        """Nodes where a start failed, until they change; it is not planned there again."""
+        self.group: Group | None = None
+        """The group in which it waits, if it does."""
+
+    @property
+    def state(self) -> State:
+        """Where it stands."""
+        if self.group is not None:
+            return State.WAITING
+        return State.RUNNING if len(self.started) == len(self.held) else State.STARTING
+
+    def request_of(self, pod: int) -> Request:
+        """Return what the pod with this number asks for."""
+        for pod_set in self.workload.pod_sets:
+            if pod < pod_set.count:
+                return pod_set.request
+            pod -= pod_set.count
+        raise IndexError(f"workload {self.workload.uid} has no such pod")
+
+
+class World:
+    """Fleet and workloads as the events told it."""
+
+    def __init__(self) -> None:
+        self.fleet = Fleet()
+        self.entries: dict[str, Entry] = {}
+        """Workloads that have not ended, by uid."""
+        self.waiting = Waiting()
+        self.failed: dict[str, None] = {}
+        """Workloads whose start has to be retracted."""
+        self._refused_on: dict[str, set[str]] = {}
+        """Uids that a node refused, by node."""
+        self._shapes = Shapes()
+        self._boards: dict[tuple[Policy, int], Board] = {}
+        self._handlers: dict[type[ev.Event], Callable[[Any], None]] = {
+            ev.NodeSeen: self._node_seen,
+            ev.NodeLost: self._node_lost,
+            ev.NodeCordoned: self._node_cordoned,
+            ev.DeviceLost: self._device_lost,
+            ev.DeviceReturned: self._device_returned,
+            ev.MaskSet: self._mask_set,
+            ev.WorkloadSubmitted: self._submitted,
+            ev.WorkloadAdopted: self._adopted,
+            ev.WorkloadEnded: self._ended,
+            ev.PodStarted: self._pod_started,
+            ev.PodEnded: self._pod_ended,
+            ev.StartFailed: self._start_failed,
+            ev.Decided: self._decided,
+            ev.Cycled: self._cycled,
+            ev.WorkloadRestored: self._workload_restored,
+            ev.GroupRestored: self._group_restored,
+        }
+
+    def apply(self, event: ev.Event) -> None:
+        """Take in what happened. Events about things that are unknown or gone change nothing."""
+        self._handlers[type(event)](event)
+
+    def board(self, policy: Policy, seed: int) -> Board:
+        """Return the scores of nodes under a policy."""
+        board = self._boards.get((policy, seed))
+        if board is None:
+            board = self._boards[policy, seed] = Board(self.fleet, policy.scorer(), seed)
+        return board
+
+    def shapes_of(self, workload: Workload) -> tuple[Shape, ...]:
+        """Return the shapes of a workload's pod sets, in order."""
+        return tuple(self._shapes.of(pod_set.request) for pod_set in workload.pod_sets)
+
+    # Nodes ------------------------------------------------------------------------------------
+
+    def _node_seen(self, event: ev.NodeSeen) -> None:
+        row = self.fleet.row_of.get(event.node.name)
+        if row is not None and self.fleet.nodes[row] == event.node:
+            return
+        row = self.fleet.see(event.node)
+        self._forget_refusals(event.node.name)
+        self.waiting.room_on(self.fleet, row)
+
+    def _node_lost(self, event: ev.NodeLost) -> None:
+        self.fleet.lose(event.name)
+        self._forget_refusals(event.name)
+
+    def _node_cordoned(self, event: ev.NodeCordoned) -> None:
+        row = self.fleet.row_of.get(event.name)
+        node = self.fleet.nodes[row] if row is not None else None
+        if node is not None:
+            self._node_seen(ev.NodeSeen(event.at_us, replace(node, cordoned=event.cordoned)))
+
+    def _device_lost(self, event: ev.DeviceLost) -> None:
+        lost = self.fleet.lost_devices.get(event.node, frozenset())
+        self.fleet.set_lost_devices(event.node, lost | {event.device})
+
+    def _device_returned(self, event: ev.DeviceReturned) -> None:
+        lost = self.fleet.lost_devices.get(event.node, frozenset())
+        if event.device in lost:
+            row = self.fleet.set_lost_devices(event.node, lost - {event.device})
+            if row is not None:
+                self.waiting.room_on(self.fleet, row)
+
+    def _mask_set(self, event: ev.MaskSet) -> None:
+        self.fleet.set_mask(event.mask, frozenset(event.nodes))
+        for group in self.waiting.groups.values():
+            if any(shape.request.mask == event.mask for shape in group.shapes):
+                self.waiting.wake(group)
+
+    def _forget_refusals(self, node: str) -> None:
+        for uid in sorted(self._refused_on.pop(node, ())):
+            entry = self.entries.get(uid)
+            if entry is None:
+                continue
+            waits = entry.group is not None
+            if waits:
+                self._wait_no_more(entry)
+            entry.refused -= {node}
+            if waits:
+                self._wait(entry)
+
+    # Workloads --------------------------------------------------------------------------------
+
+    def _submitted(self, event: ev.WorkloadSubmitted) -> None:
+        if event.workload.uid not in self.entries:
+            entry = self.entries[event.workload.uid] = Entry(event.workload)
+            self._wait(entry)
+
+    def _adopted(self, event: ev.WorkloadAdopted) -> None:
+        if event.workload.uid in self.entries:
+            return
+        entry = self.entries[event.workload.uid] = Entry(event.workload)
+        for placement in event.placements:
+            held = self.fleet.held_by(entry.request_of(placement.pod), placement)
+            self.fleet.take(held)
+            entry.held[held.pod] = held
+            entry.started.add(held.pod)
+
+    def _ended(self, event: ev.WorkloadEnded) -> None:
+        entry = self.entries.get(event.uid)
+        if entry is None:
+            return
+        if entry.group is not None:
+            self._wait_no_more(entry)
+        self._remove(entry)
+        self._give_back(list(entry.held.values()))
+
+    def _pod_started(self, event: ev.PodStarted) -> None:
+        entry = self.entries.get(event.uid)
+        if entry is not None and event.pod in entry.held:
+            entry.started.add(event.pod)
+
+    def _pod_ended(self, event: ev.PodEnded) -> None:
+        entry = self.entries.get(event.uid)
+        held = entry.held.pop(event.pod, None) if entry is not None else None
+        if entry is None or held is None:
+            return
+        entry.started.discard(event.pod)
+        if not entry.held:
+            self._remove(entry)
+        self._give_back([held])
+
+    def _start_failed(self, event: ev.StartFailed) -> None:
+        entry = self.entries.get(event.uid)
+        if entry is None or entry.attempt != event.attempt or event.pod not in entry.held:
+            return
+        if event.pod not in entry.started and entry.failed_pod is None:
+            entry.failed_pod = event.pod
+            self.failed[event.uid] = None
+
+    def _remove(self, entry: Entry) -> None:
+        uid = entry.workload.uid
+        del self.entries[uid]
+        self.failed.pop(uid, None)
+        for node in entry.refused:
+            self._refused_on[node].discard(uid)
+
+    def _give_back(self, held: list[Held]) -> None:
+        rows = {self.fleet.give_back(part): None for part in held}
+        for row in rows:
+            self.waiting.room_on(self.fleet, row)
+
+    def _wait(self, entry: Entry) -> None:
+        workload = entry.workload
+        key = (workload.queue, workload.pod_sets, entry.refused)
+        entry.group = self.waiting.add(workload, key, self.shapes_of(workload))
+
+    def _wait_no_more(self, entry: Entry) -> None:
+        if entry.group is not None:
+            self.waiting.remove(entry.workload, entry.group)
+            entry.group = None
+
+    # Decisions --------------------------------------------------------------------------------
+
+    def _decided(self, event: ev.Decided) -> None:
+        match event.decision:
+            case Start():
+                self._start(event.decision)
+            case Retract():
+                self._retract(event.decision)
+            case Wait():
+                self._tell(event.decision)
+
+    def _start(self, decision: Start) -> None:
+        entry = self._entry_for(decision, decision.workload)
+        if entry.group is None:
+            raise InvalidTransitionError(f"{decision.key}: the workload does not wait")
+        self._wait_no_more(entry)
+        entry.attempt += 1
+        for placement in decision.placements:
+            held = self.fleet.held_by(entry.request_of(placement.pod), placement)
+            self.fleet.take(held)
+            entry.held[held.pod] = held
+
+    def _retract(self, decision: Retract) -> None:
+        entry = self._entry_for(decision, decision.workload)
+        if entry.failed_pod is None:
+            raise InvalidTransitionError(f"{decision.key}: no start of the workload failed")
+        freed = list(entry.held.values())
+        entry.held.clear()
+        entry.started.clear()
+        entry.failed_pod = None
+        del self.failed[decision.workload]
+        entry.refused |= {decision.node}
+        self._refused_on.setdefault(decision.node, set()).add(decision.workload)
+        self._wait(entry)
+        self._give_back(freed)
+
+    def _tell(self, decision: Wait) -> None:
+        for uid in decision.workloads:
+            entry = self._entry_for(decision, uid)
+            if entry.group is None:
+                raise InvalidTransitionError(f"{decision.key}: workload {uid} does not wait")
+            entry.group.verdict = decision.verdict
+            self.waiting.told(entry.group, uid)
+
+    def _entry_for(self, decision: Decision, uid: str) -> Entry:
+        entry = self.entries.get(uid)
+        if entry is None:
+            raise InvalidTransitionError(f"{decision.key}: there is no workload {uid}")
+        return entry
+
+    def _cycled(self, event: ev.Cycled) -> None:
+        for examined in event.examined:
+            entry = self.entries.get(examined.uid)
+            if entry is not None and entry.group is not None:
+                self.waiting.sleep(entry.group, examined.missing_pods)
+
+    # Snapshots --------------------------------------------------------------------------------
+
+    def snapshot(self, at_us: int) -> Iterator[ev.Event]:
+        """Return events that make an equal world out of a new one."""
+        fleet = self.fleet
+        for node in sorted((n for n in fleet.nodes if n is not None), key=lambda n: n.name):
+            yield ev.NodeSeen(at_us, node)
+        for name, devices in sorted(fleet.lost_devices.items()):
+            for device in sorted(devices):
+                yield ev.DeviceLost(at_us, name, device)
+        for mask, names in sorted(fleet.masks.items()):
+            yield ev.MaskSet(at_us, mask, tuple(sorted(names)))
+        for _, entry in sorted(self.entries.items()):
+            yield ev.WorkloadRestored(
+                at_us=at_us,
+                workload=entry.workload,
+                attempt=entry.attempt,
+                held=tuple(held for _, held in sorted(entry.held.items())),
+                started=tuple(sorted(entry.started)),
+                failed_pod=entry.failed_pod,
+                refused=tuple(sorted(entry.refused)),
+            )
+        waiting = self.waiting
+        for group in sorted(waiting.groups.values(), key=lambda g: g.members[0]):
+            yield ev.GroupRestored(
+                at_us=at_us,
+                uid=group.members[0][2],
+                verdict=group.verdict,
+                woken=group in waiting.woken,
+                missing_pods=group.missing_pods,
+                unanswered=tuple(group.unanswered),
+            )
+
+    def _workload_restored(self, event: ev.WorkloadRestored) -> None:
+        entry = self.entries[event.workload.uid] = Entry(event.workload)
+        entry.attempt = event.attempt
+        entry.refused = frozenset(event.refused)
+        for node in event.refused:
+            self._refused_on.setdefault(node, set()).add(event.workload.uid)
+        for held in event.held:
+            self.fleet.take(held)
+            entry.held[held.pod] = held
+        entry.started.update(event.started)
+        if event.failed_pod is not None:
+            entry.failed_pod = event.failed_pod
+            self.failed[event.workload.uid] = None
+        if not event.held:
+            self._wait(entry)
+
+    def _group_restored(self, event: ev.GroupRestored) -> None:
+        group = self.entries[event.uid].group
+        if group is None:
+            raise InvalidTransitionError(f"snapshot: workload {event.uid} does not wait")
+        group.verdict = event.verdict
+        if event.woken:
+            self.waiting.wake(group)
+        else:
+            self.waiting.sleep(group, event.missing_pods)
+        for _, _, uid in group.members:
+            if uid not in event.unanswered:
+                self.waiting.told(group, uid)
+
+
+def placements_of(entry: Entry) -> tuple[Placement, ...]:
+    """Return where the pods of a workload are, or are planned to be."""
+    return tuple(
+        Placement(held.pod, held.node, held.leaves) for _, held in sorted(entry.held.items())
+    )

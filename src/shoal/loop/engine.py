@@ -1,0 +1,89 @@
+"""The loop: one writer to the world. It records before it applies and applies before it acts."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from shoal.core.budget import Budget
+from shoal.core.cycle import Cycle, cycle
+from shoal.core.decisions import Decision
+from shoal.core.events import Cycled, Decided, Event
+from shoal.core.policies import Policy
+from shoal.core.world import World
+
+DEFAULT_BUDGET = 100_000
+"""Places searched for in one cycle, at most; a cycle with work for more is followed by another."""
+
+
+class Executor(Protocol):
+    """Carries decisions out, in a cluster, an embedded fleet or virtual time."""
+
+    def carry_out(self, decision: Decision) -> None:
+        """Begin to carry out a decision; what comes of it arrives as events.
+
+        Being asked twice for the same key has one effect.
+        """
+        ...
+
+
+class Recorder(Protocol):
+    """Keeps what happened."""
+
+    def record(self, event: Event) -> None:
+        """Keep an event."""
+        ...
+
+    def sync(self) -> None:
+        """Return when everything recorded so far survives the end of the process."""
+        ...
+
+
+class NoRecorder:
+    """A recorder for runs that nobody wants to look at again."""
+
+    def record(self, event: Event) -> None:
+        """Keep nothing."""
+
+    def sync(self) -> None:
+        """Return at once."""
+
+
+class Loop:
+    """Feeds events to a world and carries out what its cycles decide.
+
+    `check` is called with every event after it was applied, for instance a validator's `applied`.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        policy: Policy,
+        seed: int,
+        executor: Executor,
+        recorder: Recorder,
+        check: Callable[[Event], None] | None = None,
+    ) -> None:
+        self.world = world
+        self._policy = policy
+        self._seed = seed
+        self._executor = executor
+        self._recorder = recorder
+        self._check = check
+
+    def feed(self, event: Event) -> None:
+        """Record an event and apply it."""
+        self._recorder.record(event)
+        self.world.apply(event)
+        if self._check is not None:
+            self._check(event)
+
+    def turn(self, now_us: int, budget: int = DEFAULT_BUDGET) -> Cycle:
+        """Run one cycle: its decisions become state, are synced, and are carried out, in order."""
+        came = cycle(self.world, self._policy, now_us, self._seed, Budget(budget))
+        if came.decisions or came.examined:
+            for decision in came.decisions:
+                self.feed(Decided(now_us, decision))
+            self.feed(Cycled(now_us, budget, came.examined))
+            self._recorder.sync()
+        for decision in came.decisions:
+            self._executor.carry_out(decision)
+        return came

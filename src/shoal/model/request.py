@@ -1,0 +1,87 @@
+"""What one pod asks for, and on which nodes it may run."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from shoal.model.node import TaintEffect
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRequest:
+    """`count` leaves on as many different devices.
+
+    Whole devices if `whole`; else `memory_mib` and `compute_milli` (thousandths of a device) on
+    each leaf. `accelerators` lists the models that will do; empty means any.
+    """
+
+    count: int = 0
+    whole: bool = True
+    memory_mib: int = 0
+    compute_milli: int = 0
+    accelerators: tuple[str, ...] = ()
+
+
+class Operator(StrEnum):
+    """Operators of a node selector requirement (the Kubernetes names)."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+    GT = "Gt"
+    LT = "Lt"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One test on a node label; `GT` and `LT` compare integers with the single value given."""
+
+    key: str
+    operator: Operator
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AffinityTerm:
+    """Requirements that must all hold; a term without any matches no node, as in Kubernetes.
+
+    `expressions` test labels, `fields` test `metadata.name`, the only field Kubernetes knows.
+    """
+
+    expressions: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+
+
+class TolerationOperator(StrEnum):
+    """How a toleration compares with a taint (the Kubernetes names)."""
+
+    EQUAL = "Equal"
+    EXISTS = "Exists"
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """Taints that a pod puts up with; an empty key (with `EXISTS`) or effect matches every one."""
+
+    key: str = ""
+    operator: TolerationOperator = TolerationOperator.EQUAL
+    value: str = ""
+    effect: TaintEffect | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What one pod asks for: host resources, devices, and where it may run.
+
+    `selector` holds label equalities, sorted by key. `affinity` holds the required terms, of which
+    one must hold; no terms means no restriction. `mask` names a set of nodes that an adapter
+    maintains for rules which Shoal does not model (empty: none); outside it the pod never runs.
+    """
+
+    cpu_milli: int = 0
+    memory_mib: int = 0
+    devices: DeviceRequest = DeviceRequest()
+    selector: tuple[tuple[str, str], ...] = ()
+    affinity: tuple[AffinityTerm, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    mask: str = ""

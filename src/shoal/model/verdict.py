@@ -1,0 +1,72 @@
+"""Why a workload does not start, as a machine-readable value; sentences are made in `texts`."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Stage(StrEnum):
+    """How far a workload came on its way to a start."""
+
+    PLACE = "place"
+
+
+class Reason(StrEnum):
+    """What stood in the way, or why a decision was taken.
+
+    Those from `NO_NODES` to `LEAF_ROOM` are tests of a node, in the order in which they are made.
+    """
+
+    NO_NODES = "no-nodes"
+    GONE = "node-gone"
+    MASK = "mask"
+    SELECTOR = "selector"
+    AFFINITY = "affinity"
+    TAINT = "taint"
+    CORDONED = "cordoned"
+    REFUSED_BEFORE = "refused-before"
+    ACCELERATOR = "accelerator"
+    CPU = "cpu"
+    MEMORY = "memory"
+    PODS = "pods"
+    WHOLE_DEVICES = "whole-devices"
+    LEAF_ROOM = "leaf-room"
+    PLACED = "placed"
+    START_FAILED = "start-failed"
+    BUDGET_SPENT = "budget-spent"
+
+
+class Wake(StrEnum):
+    """Kinds of events that can end a verdict."""
+
+    CAPACITY = "capacity"
+    NODES = "nodes"
+    MASK = "mask"
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """`nodes` nodes failed the test `reason` and none before it."""
+
+    reason: Reason
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Why a workload waits: stage, obstacles, how much of the gang fitted, what would wake it.
+
+    `obstacles` are counted for the first pod that found no node, in the order of the tests; the
+    last of them is the one that the most promising nodes failed. `placed_pods` of `pods` found a
+    place before it.
+    """
+
+    stage: Stage
+    obstacles: tuple[Obstacle, ...]
+    placed_pods: int
+    pods: int
+    wakes: tuple[Wake, ...]
+
+    @property
+    def cause(self) -> tuple[Stage, Reason]:
+        """What makes two verdicts the same to the person who waits; numbers may differ."""
+        return self.stage, self.obstacles[-1].reason
