@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Final, Self
 
 from shoal.catalog.accelerators import Accelerator, profile_of_suffix
