@@ -1,0 +1,87 @@
+"""`shoal` and `kubectl shoal`: the list of commands, and what they have in common."""
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import NoReturn
+
+from cyclopts import App, CycloptsError
+from cyclopts.exceptions import UnknownCommandError, UnusedCliTokensError
+
+from shoal.cli.errors import CannotError, UsageError
+
+DONE, FAILED, ASKED_WRONGLY, INTERRUPTED = 0, 1, 2, 130
+
+HELP = """Run all of an organisation's accelerators as one shared, explainable pool.
+
+Shoal decides who may use which piece of which device, and when; Kubernetes carries it out.
+COMMAND --help explains a command."""
+
+COMMANDS = (
+    (
+        "simulate",
+        "shoal.cli.simulate:simulate",
+        "Fill a fleet with a trace's pods under several policies, and compare them.",
+    ),
+)
+"""Name, where it is found, and what it is for; a command is imported when it is called."""
+
+
+def app_named(name: str) -> App:
+    """Return the application as it calls itself in its help; its commands are not loaded yet."""
+    app = App(
+        name=name,
+        help=HELP,
+        help_format="plaintext",
+        version=version("shoal"),
+        exit_on_error=False,
+        print_error=False,
+        result_action="return_value",
+    )
+    for command, place, purpose in COMMANDS:
+        app.command(place, name=command, help=purpose)
+    return app
+
+
+def main(tokens: Sequence[str] | None = None) -> NoReturn:
+    """Run one command line, from `tokens` or the process's own, and exit with its status."""
+    name = "kubectl shoal" if Path(sys.argv[0]).name.startswith("kubectl") else "shoal"
+    status = run(name, sys.argv[1:] if tokens is None else tokens)
+    sys.exit(status)
+
+
+def run(name: str, tokens: Sequence[str]) -> int:
+    """Run one command line and return its exit status."""
+    app = app_named(name)
+    try:
+        app(list(tokens))
+        sys.stdout.flush()
+    except UnknownCommandError as error:
+        known = ", ".join(command for command, _, _ in COMMANDS)
+        found = " ".join(error.unused_tokens or tokens[:1])
+        complain(f'there is no command "{found}"; write one of: {known}.')
+        return ASKED_WRONGLY
+    except UnusedCliTokensError as error:
+        complain(f'did not expect "{" ".join(error.unused_tokens or ())}"; see --help.')
+        return ASKED_WRONGLY
+    except (CycloptsError, UsageError) as error:
+        complain(str(error))
+        return ASKED_WRONGLY
+    except CannotError as error:
+        complain(str(error))
+        return FAILED
+    except KeyboardInterrupt:
+        complain("interrupted.")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the output has enough of it; what Python still holds must not be written.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    return DONE
+
+
+def complain(sentence: str) -> None:
+    """Write one sentence to standard error, on one line."""
+    print(f"shoal: {' '.join(sentence.split())}", file=sys.stderr)

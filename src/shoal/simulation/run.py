@@ -1,0 +1,59 @@
+"""One run of the inflation protocol: a workload, a policy, a seed."""
+
+from collections import Counter
+from time import perf_counter
+
+from shoal.core.decisions import Decision, Start, Wait
+from shoal.core.events import WorkloadEnded, WorkloadSubmitted
+from shoal.core.policies import Policy
+from shoal.core.policies.fgd import Fragmentation
+from shoal.model.verdict import Reason
+from shoal.model.workload import Outcome, PodSet, Workload
+from shoal.simulation.curve import Meter
+from shoal.simulation.demand import task_classes
+from shoal.simulation.inflation import inflated
+from shoal.simulation.results import Run
+from shoal.simulation.trace import Trace, capacity_milli, demand_milli
+from shoal.simulation.virtual import VirtualTime
+
+ARRIVAL_US = 1_000_000
+"""Virtual time between two arrivals. Nothing depends on it, because nothing ends."""
+
+
+def run(trace: Trace, policy: str, seed: int) -> Run:
+    """Submit the inflated trace pod by pod, and measure after each what the fleet came to."""
+    start = perf_counter()
+    demand = task_classes(trace)
+    time = VirtualTime(trace.nodes, Policy(policy, demand), seed)
+    fragmentation = Fragmentation(time.world.fleet, demand)
+    meter = Meter(capacity_milli(trace.nodes))
+    lacked: Counter[Reason] = Counter()
+    asked = [demand_milli(pod.request) for pod in trace.pods]
+    pod_sets = [(PodSet("pod", 1, pod.request),) for pod in trace.pods]
+    allocated_milli = 0
+    for number, index in enumerate(inflated(trace, seed)):
+        now_us = number * ARRIVAL_US
+        uid = f"{trace.pods[index].name}/{number}"
+        time.feed(WorkloadSubmitted(now_us, Workload(uid, pod_sets[index], created_us=now_us)))
+        obstacle = _obstacle(time.turn())
+        if obstacle is None:
+            allocated_milli += asked[index]
+        else:
+            lacked[obstacle] += 1
+            time.feed(WorkloadEnded(now_us, uid, Outcome.CANCELLED))
+        numerator, denominator = fragmentation.amount()
+        meter.arrival(
+            asked[index], allocated_milli, numerator / denominator, failed=obstacle is not None
+        )
+    seconds = perf_counter() - start
+    return Run(trace.workload, policy, seed, meter.curves(), lacked, seconds)
+
+
+def _obstacle(decisions: tuple[Decision, ...]) -> Reason | None:
+    """Return what stood in the way of the only pod that waited, None if it started."""
+    for decision in decisions:
+        if isinstance(decision, Start):
+            return None
+        if isinstance(decision, Wait):
+            return decision.reason
+    raise AssertionError("a pod that arrives in virtual time starts or is told why not")

@@ -1,0 +1,52 @@
+"""Virtual time: a fleet on which every decision comes true at once, and whose clock is its events.
+
+It is one of the worlds that the loop serves; the loop and the core are those of production.
+"""
+
+from heapq import heappop, heappush
+
+from shoal.core.decisions import Decision, Start
+from shoal.core.events import Event, NodeSeen, PodStarted
+from shoal.core.policies import Policy
+from shoal.core.world import World
+from shoal.loop.engine import Loop, NoRecorder
+from shoal.model.node import Node
+
+
+class VirtualTime:
+    """A world that runs as fast as it is decided. Implements the loop's executor.
+
+    Events that are due later wait in a heap, ordered by time and, within an instant, by the order
+    in which they were scheduled.
+    """
+
+    def __init__(self, nodes: tuple[Node, ...], policy: Policy, seed: int) -> None:
+        self.now_us = 0
+        self.world = World()
+        self._loop = Loop(self.world, policy, seed, self, NoRecorder())
+        self._due: list[tuple[int, int, Event]] = []
+        self._scheduled = 0
+        for node in nodes:
+            self.feed(NodeSeen(0, node))
+
+    def carry_out(self, decision: Decision) -> None:
+        """Make a decision come true: what starts, runs. Saying twice that it runs is harmless."""
+        if isinstance(decision, Start):
+            for placement in decision.placements:
+                self.schedule(PodStarted(self.now_us, decision.workload, placement.pod))
+
+    def schedule(self, event: Event) -> None:
+        """Let `event` happen when its time has come."""
+        heappush(self._due, (event.at_us, self._scheduled, event))
+        self._scheduled += 1
+
+    def feed(self, event: Event) -> None:
+        """Let `event` happen now, after everything that was due before it."""
+        self.now_us = max(self.now_us, event.at_us)
+        while self._due and self._due[0][0] <= self.now_us:
+            self._loop.feed(heappop(self._due)[2])
+        self._loop.feed(event)
+
+    def turn(self) -> tuple[Decision, ...]:
+        """Let the loop decide now, and return what was decided and has come true."""
+        return self._loop.turn(self.now_us).decisions

@@ -1,0 +1,165 @@
+"""Why a workload does not start, or why something was decided, as sentences."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from shoal.model.verdict import Obstacle, Reason, Verdict, Wake
+from shoal.texts.language import Language
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """What is said of a reason: of one node, of several nodes, and by itself."""
+
+    one: str
+    several: str
+    label: str
+
+
+_ENGLISH: Mapping[Reason, _Words] = {
+    Reason.NO_NODES: _Words("there is no node", "there is no node", "no nodes"),
+    Reason.GONE: _Words("{n} node is gone", "{n} nodes are gone", "node gone"),
+    Reason.MASK: _Words(
+        "{n} node is ruled out by the cluster",
+        "{n} nodes are ruled out by the cluster",
+        "ruled out by the cluster",
+    ),
+    Reason.SELECTOR: _Words(
+        "{n} node lacks a label of the node selector",
+        "{n} nodes lack a label of the node selector",
+        "node selector",
+    ),
+    Reason.AFFINITY: _Words(
+        "{n} node does not match the node affinity",
+        "{n} nodes do not match the node affinity",
+        "node affinity",
+    ),
+    Reason.TAINT: _Words(
+        "{n} node has a taint that is not tolerated",
+        "{n} nodes have a taint that is not tolerated",
+        "taint not tolerated",
+    ),
+    Reason.CORDONED: _Words("{n} node is cordoned", "{n} nodes are cordoned", "node cordoned"),
+    Reason.REFUSED_BEFORE: _Words(
+        "{n} node refused it before", "{n} nodes refused it before", "refused before"
+    ),
+    Reason.ACCELERATOR: _Words(
+        "{n} node has no accelerator that is allowed",
+        "{n} nodes have no accelerator that is allowed",
+        "accelerator not allowed",
+    ),
+    Reason.CPU: _Words(
+        "{n} node has too little free CPU", "{n} nodes have too little free CPU", "too little CPU"
+    ),
+    Reason.MEMORY: _Words(
+        "{n} node has too little free memory",
+        "{n} nodes have too little free memory",
+        "too little memory",
+    ),
+    Reason.PODS: _Words(
+        "{n} node runs as many pods as it may",
+        "{n} nodes run as many pods as they may",
+        "too many pods",
+    ),
+    Reason.WHOLE_DEVICES: _Words(
+        "{n} node has too few devices that are wholly free",
+        "{n} nodes have too few devices that are wholly free",
+        "too few whole devices",
+    ),
+    Reason.LEAF_ROOM: _Words(
+        "{n} node has too few devices with room for the share",
+        "{n} nodes have too few devices with room for the share",
+        "no room for the share",
+    ),
+    Reason.PLACED: _Words("it was placed", "it was placed", "placed"),
+    Reason.START_FAILED: _Words(
+        "the start did not come true", "the start did not come true", "start failed"
+    ),
+    Reason.BUDGET_SPENT: _Words(
+        "this cycle has no operations left; the next one looks at it",
+        "this cycle has no operations left; the next one looks at it",
+        "budget of the cycle spent",
+    ),
+}
+
+_CHINESE: Mapping[Reason, _Words] = {
+    reason: _Words(sentence, sentence, label)
+    for reason, (sentence, label) in {
+        Reason.NO_NODES: ("集群中没有节点", "没有节点"),
+        Reason.GONE: ("{n} 个节点已消失", "节点已消失"),
+        Reason.MASK: ("{n} 个节点被集群规则排除", "被集群规则排除"),
+        Reason.SELECTOR: ("{n} 个节点缺少节点选择器要求的标签", "节点选择器不匹配"),
+        Reason.AFFINITY: ("{n} 个节点不符合节点亲和性要求", "节点亲和性不匹配"),
+        Reason.TAINT: ("{n} 个节点带有未被容忍的污点", "污点未被容忍"),
+        Reason.CORDONED: ("{n} 个节点已停止调度", "节点已停止调度"),
+        Reason.REFUSED_BEFORE: ("{n} 个节点此前拒绝过该任务", "此前被拒绝"),
+        Reason.ACCELERATOR: ("{n} 个节点没有允许使用的加速卡型号", "加速卡型号不符"),
+        Reason.CPU: ("{n} 个节点空闲 CPU 不足", "CPU 不足"),
+        Reason.MEMORY: ("{n} 个节点空闲内存不足", "内存不足"),
+        Reason.PODS: ("{n} 个节点的 Pod 数已达上限", "Pod 数已达上限"),
+        Reason.WHOLE_DEVICES: ("{n} 个节点完全空闲的设备数量不足", "整卡不足"),
+        Reason.LEAF_ROOM: ("{n} 个节点没有足够的设备能容纳该份额", "共享份额放不下"),
+        Reason.PLACED: ("已放置", "已放置"),
+        Reason.START_FAILED: ("启动未能实现", "启动失败"),
+        Reason.BUDGET_SPENT: ("本轮调度的运算预算已用完，下一轮再处理", "本轮预算已用完"),
+    }.items()
+}
+
+_WORDS = {Language.ENGLISH: _ENGLISH, Language.CHINESE: _CHINESE}
+
+_WAKES: Mapping[Language, Mapping[Wake, str]] = {
+    Language.ENGLISH: {
+        Wake.CAPACITY: "something is freed",
+        Wake.NODES: "a node joins or changes",
+        Wake.MASK: "the cluster's rules change",
+    },
+    Language.CHINESE: {
+        Wake.CAPACITY: "有资源释放",
+        Wake.NODES: "有节点加入或变化",
+        Wake.MASK: "集群规则变化",
+    },
+}
+
+
+def reason_label(reason: Reason, language: Language = Language.ENGLISH) -> str:
+    """Return a few words for `reason`, for a table or a heading."""
+    return _WORDS[language][reason].label
+
+
+def obstacle_text(obstacle: Obstacle, language: Language = Language.ENGLISH) -> str:
+    """Return what `obstacle` says as a clause without a full stop."""
+    words = _WORDS[language][obstacle.reason]
+    clause = words.one if obstacle.nodes == 1 else words.several
+    return clause.format(n=f"{obstacle.nodes:,}")
+
+
+def verdict_text(verdict: Verdict, language: Language = Language.ENGLISH) -> str:
+    """Return why a workload waits: what stands in the way, and what would have it looked at again.
+
+    The obstacle that the most promising nodes failed comes first.
+    """
+    obstacles = [obstacle_text(each, language) for each in reversed(verdict.obstacles)]
+    wakes = [_WAKES[language][wake] for wake in verdict.wakes]
+    if language is Language.CHINESE:
+        return _chinese(verdict, "；".join(obstacles), "或".join(wakes))
+    return _english(verdict, "; ".join(obstacles), " or ".join(wakes))
+
+
+def _english(verdict: Verdict, obstacles: str, wakes: str) -> str:
+    text = f"No node for the pod: {obstacles}."
+    if verdict.pods > 1:
+        text = (
+            f"All {verdict.pods:,} pods start together, and only {verdict.placed_pods:,} of them"
+            f" found a node. For the next one: {obstacles}."
+        )
+    return f"{text} It is looked at again when {wakes}." if wakes else text
+
+
+def _chinese(verdict: Verdict, obstacles: str, wakes: str) -> str:
+    text = f"没有节点可以放置该 Pod：{obstacles}。"
+    if verdict.pods > 1:
+        text = (
+            f"{verdict.pods:,} 个 Pod 必须同时启动，目前只有 {verdict.placed_pods:,} 个找到节点。"
+            f"下一个 Pod：{obstacles}。"
+        )
+    return f"{text}当{wakes}时会重新评估。" if wakes else text
