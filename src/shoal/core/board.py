@@ -10,10 +10,10 @@ from collections import OrderedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.core.eligibility import dynamic_tests, fitting_leaves, static_tests
+from shoal.core.eligibility import StaticMasks, dynamic_tests, fitting_leaves
 from shoal.core.fleet import Fleet
 from shoal.core.journal import IntArray
-from shoal.core.labels import BoolArray, Rows
+from shoal.core.labels import Rows
 from shoal.core.policies.pieces import IMPOSSIBLE, LeafRule, Scorer, TieRule
 from shoal.core.randomness import keyed
 from shoal.core.shape import Shape
@@ -25,21 +25,20 @@ CACHED_SCORES = 1 << 26
 class _Scores:
     """What is known of one shape."""
 
-    __slots__ = ("allowed", "allowed_read", "leaf", "read", "score")
+    __slots__ = ("leaf", "read", "score")
 
     def __init__(self) -> None:
         self.score: IntArray = np.zeros(0, dtype=np.int64)
         self.leaf: IntArray | None = None
-        self.allowed: BoolArray = np.zeros(0, dtype=np.bool_)
         self.read = -1
-        self.allowed_read = -1
 
 
 class Board:
     """The best node for a shape, under one policy."""
 
-    def __init__(self, fleet: Fleet, scorer: Scorer, seed: int) -> None:
+    def __init__(self, fleet: Fleet, masks: StaticMasks, scorer: Scorer, seed: int) -> None:
         self._fleet = fleet
+        self._masks = masks
         self._scorer = scorer
         self._seed = seed
         self._of_shape: OrderedDict[Shape, _Scores] = OrderedDict()
@@ -80,18 +79,13 @@ class Board:
         fleet = self._fleet
         if len(known.score) != fleet.capacity:
             self._forget(known)
-        if known.allowed_read != fleet.static_changes.head:
-            self._renew_allowed(shape, known)
         if known.read == fleet.changes.head:
             return known
         rows = fleet.changes.since(known.read) if known.read >= 0 else None
-        worth = fleet.size >> 3 if self._scorer.vectorised else fleet.size
-        if rows is not None and len(rows) > worth:
-            rows = (
-                np.flatnonzero(np.bincount(rows, minlength=fleet.size))
-                if (not self._scorer.vectorised)
-                else None
-            )
+        if rows is not None and self._scorer.vectorised and len(rows) > fleet.size >> 3:
+            rows = None  # gathering so many costs more than scoring all
+        elif rows is not None and not self._scorer.vectorised:
+            rows = np.unique(rows)
         if rows is None:
             fleet.changes.mark_read()
             self._rescore(shape, known, slice(0, fleet.size))
@@ -102,31 +96,17 @@ class Board:
 
     def _forget(self, known: _Scores) -> None:
         known.score = np.full(self._fleet.capacity, IMPOSSIBLE, dtype=np.int64)
-        known.allowed = np.zeros(self._fleet.capacity, dtype=np.bool_)
         known.leaf = (
             np.zeros(self._fleet.capacity, dtype=np.int64)
             if self._scorer.leaf_rule is LeafRule.SCORED
             else None
         )
-        known.read = known.allowed_read = -1
-
-    def _renew_allowed(self, shape: Shape, known: _Scores) -> None:
-        log = self._fleet.static_changes
-        found = log.since(known.allowed_read) if known.allowed_read >= 0 else None
-        rows: Rows = slice(0, self._fleet.size) if found is None else found
-        if found is None:
-            log.mark_read()
-        allowed = None
-        for _, passed in static_tests(self._fleet, shape, rows):
-            allowed = passed if allowed is None else allowed & passed
-        if allowed is not None:
-            known.allowed[rows] = allowed
-        known.allowed_read = log.head
+        known.read = -1
 
     def _rescore(self, shape: Shape, known: _Scores, rows: Rows) -> None:
         fleet = self._fleet
         fits = fitting_leaves(fleet, shape, rows)
-        ok = known.allowed[rows]
+        ok = self._masks.of(shape)[rows]
         for _, passed in dynamic_tests(fleet, shape, rows, fits):
             ok = ok & passed
         if self._scorer.vectorised:

@@ -4,6 +4,7 @@ It reads as a narrative of numbered phases. It speculates on the fleet's journal
 its start, so the world is the same before and after; the decisions become state as events.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
@@ -51,6 +52,8 @@ class _Run:
         self._board = board
         self._now_us = now_us
         self._budget = budget
+        self._fresh = dict(world.waiting.fresh)
+        """Rows that have gained room since the last complete cycle, or gain it in this one."""
         self.decisions: list[Decision] = []
         self.examined: list[Examined] = []
         self.complete = True
@@ -64,35 +67,45 @@ class _Run:
                 continue
             node = entry.held[entry.failed_pod].node
             for held in entry.held.values():
-                world.fleet.give_back(held)
+                self._fresh[world.fleet.give_back(held)] = None
             self.decisions.append(Retract(f"retract/{uid}/{entry.attempt}", uid, node))
 
     def answer_newcomers(self) -> None:
         """2. Tell those who joined a sleeping group what the group was told."""
-        waiting = self._world.waiting
-        for group in waiting.unanswered:
-            if group not in waiting.woken and group.verdict is not None:
+        for group in self._world.waiting.unanswered:
+            if group.asleep and group.verdict is not None:
                 self._tell(tuple(group.unanswered), group.verdict)
 
     def start_what_fits(self) -> None:
-        """3. Look at the groups that were woken, in the order of their first members.
+        """3. Look at groups in the order of their first members, and start what fits.
 
-        A group that starts one member is looked at again in the place of the next; where one member
-        finds no place the others would not find it either.
+        These are the groups that are awake, and the sleepers for whom nodes have gained enough
+        room. A group that starts one member is looked at again in the place of the next; where one
+        member finds no place the others would not find it either.
         """
+        world = self._world
+        sleepers = world.waiting.sleepers_for(world.fleet, self._fresh)
         heads: list[tuple[Order, Group, int]] = [
-            (group.members[0], group, 0) for group in self._world.waiting.heads()
+            (group.members[0], group, 0) for group in (*world.waiting.awake, *sleepers)
         ]
         heapify(heads)
         while heads:
             _, group, index = heappop(heads)
+            if group.asleep and not self._may_run_on(group, sleepers.get(group, ())):
+                continue
             try:
                 started = self._try_to_start(group, index)
             except OutOfBudgetError:
                 self.complete = False
                 return
-            if started and index + 1 < len(group.members):
-                heappush(heads, (group.members[index + 1], group, index + 1))
+            if started:
+                sleepers = world.waiting.sleepers_for(world.fleet, self._fresh)
+                if index + 1 < len(group.members):
+                    heappush(heads, (group.members[index + 1], group, index + 1))
+
+    def _may_run_on(self, group: Group, rows: Iterable[int]) -> bool:
+        masks = [self._world.allowed_rows(shape) for shape in group.shapes] if rows else []
+        return any(mask[row] for mask in masks for row in rows)
 
     def _try_to_start(self, group: Group, index: int) -> bool:
         world = self._world

@@ -5,6 +5,7 @@ and dynamic ones, which depend on what is free. Each is one array expression ove
 node will do and why it will not are read from the same tests.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -16,6 +17,11 @@ from shoal.core.shape import Shape
 from shoal.model.node import UNSCHEDULABLE, Taint, TaintEffect
 from shoal.model.request import AffinityTerm, Operator, Toleration, TolerationOperator
 from shoal.model.verdict import Obstacle, Reason
+
+CACHED_BITS = 1 << 28
+"""Answers kept over all shapes (a byte each); the shapes renewed longest ago are dropped first."""
+
+_NO_ROWS: BoolArray = np.zeros(0, dtype=np.bool_)
 
 
 def tolerates(tolerations: Iterable[Toleration], taint: Taint) -> bool:
@@ -60,10 +66,34 @@ def static_tests(fleet: Fleet, shape: Shape, rows: Rows) -> Iterator[tuple[Reaso
         yield Reason.ACCELERATOR, np.logical_or.reduce(has_leaf, axis=1)
 
 
-def may_run_on(fleet: Fleet, shape: Shape, row: int) -> bool:
-    """Return whether a node passes the static tests."""
-    rows = np.array([row], dtype=np.intp)
-    return all(passed[0] for _, passed in static_tests(fleet, shape, rows))
+class StaticMasks:
+    """Which rows pass the static tests of each shape, renewed where nodes changed."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._of_shape: OrderedDict[Shape, tuple[BoolArray, int]] = OrderedDict()
+
+    def of(self, shape: Shape) -> BoolArray:
+        """Return for every row whether pods of this shape may run there; not to be written."""
+        fleet = self._fleet
+        log = fleet.static_changes
+        mask, read = self._of_shape.get(shape, (_NO_ROWS, -1))
+        if read == log.head and len(mask) == fleet.capacity:
+            return mask
+        found = log.since(read) if read >= 0 and len(mask) == fleet.capacity else None
+        rows: Rows = slice(0, fleet.size) if found is None else found
+        if found is None:
+            mask = np.zeros(fleet.capacity, dtype=np.bool_)
+            log.mark_read()
+        passed_all = np.ones(_length(fleet, rows), dtype=np.bool_)
+        for _, passed in static_tests(fleet, shape, rows):
+            passed_all &= passed
+        mask[rows] = passed_all
+        self._of_shape[shape] = (mask, log.head)
+        self._of_shape.move_to_end(shape)
+        if len(self._of_shape) > CACHED_BITS // fleet.capacity:
+            self._of_shape.popitem(last=False)
+        return mask
 
 
 def dynamic_tests(
@@ -113,12 +143,12 @@ def count_obstacles(
     fleet: Fleet, shape: Shape, refused: frozenset[str] = frozenset()
 ) -> tuple[Obstacle, ...]:
     """Count the nodes by the first test that keeps a pod of this shape away from them."""
-    rows = np.array(sorted(fleet.live_rows()), dtype=np.intp)
-    left = np.ones(len(rows), dtype=np.bool_)
+    rows = slice(0, fleet.size)
+    left = fleet.known[rows] > 0
     obstacles = []
     tests = [*static_tests(fleet, shape, rows)]
     if refused:
-        passed = np.array([fleet.names[row] not in refused for row in rows], dtype=np.bool_)
+        passed = np.array([name not in refused for name in fleet.names], dtype=np.bool_)
         tests.append((Reason.REFUSED_BEFORE, passed))
     tests += dynamic_tests(fleet, shape, rows, fitting_leaves(fleet, shape, rows))
     for reason, passed in tests:

@@ -139,10 +139,11 @@ class Examined:
 
 @dataclass(frozen=True, slots=True)
 class Cycled:
-    """A cycle with so many operations for its budget is over."""
+    """A cycle with so many operations for its budget is over; `complete` if they sufficed."""
 
     at_us: int
     budget: int
+    complete: bool
     examined: tuple[Examined, ...]
 
 
@@ -161,14 +162,22 @@ class WorkloadRestored:
 
 @dataclass(frozen=True, slots=True)
 class GroupRestored:
-    """How close the group of a waiting workload is to being looked at again, from a snapshot."""
+    """What is known of the group of a waiting workload, from a snapshot."""
 
     at_us: int
     uid: str
     verdict: Verdict | None
-    woken: bool
+    asleep: bool
     missing_pods: int
     unanswered: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RoomRestored:
+    """Nodes that had gained room since the last complete cycle, from a snapshot."""
+
+    at_us: int
+    nodes: tuple[str, ...]
 
 
 Event = (
@@ -188,4 +197,5 @@ Event = (
     | Cycled
     | WorkloadRestored
     | GroupRestored
+    | RoomRestored
 )

@@ -8,7 +8,6 @@ Names at the door, rows inside: rows and columns are an accident of the order of
 decision may depend on them; ties are broken by keyed ranks and by the order of leaves on a node.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -97,6 +96,8 @@ class Fleet:
             return array
 
         per_node, per_leaf = (rows,), (rows, width)
+        self.known = grown("known", per_node)
+        """1 where a row is in use, for a node or for what is held on one that is gone."""
         self.present = grown("present", per_node)
         self.cordoned = grown("cordoned", per_node)
         self.taint_set = grown("taint_set", per_node)
@@ -136,10 +137,6 @@ class Fleet:
     def arrays(self) -> dict[str, IntArray]:
         """Return every array by name; views, not copies."""
         return {k: v for k, v in vars(self).items() if isinstance(v, np.ndarray)}
-
-    def live_rows(self) -> Iterable[int]:
-        """Return the rows that have a node or something held on them."""
-        return self.row_of.values()
 
     # What the world sees ----------------------------------------------------------------------
 
@@ -322,6 +319,7 @@ class Fleet:
                 self._allocate(2 * self.capacity, self.width)
         self.row_of[name] = row
         self.names[row] = name
+        self.known[row] = 1
         self._static_change(row)
         return row
 
@@ -340,6 +338,7 @@ class Fleet:
         if self.nodes[row] is None and not self._held_pods[row]:
             del self.row_of[self.names[row]]
             self.names[row] = ""
+            self.known[row] = 0
             self.leaves[row] = ()
             self._columns[row] = {}
             self._unused.append(row)

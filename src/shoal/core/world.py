@@ -13,7 +13,9 @@ from typing import Any
 from shoal.core import events as ev
 from shoal.core.board import Board
 from shoal.core.decisions import Decision, Retract, Start, Wait
+from shoal.core.eligibility import StaticMasks
 from shoal.core.fleet import Fleet, Held
+from shoal.core.labels import BoolArray
 from shoal.core.policies import Policy
 from shoal.core.shape import Shape, Shapes
 from shoal.core.waiting import Group, Waiting
@@ -82,6 +84,7 @@ class World:
         self._refused_on: dict[str, set[str]] = {}
         """Uids that a node refused, by node."""
         self._shapes = Shapes()
+        self._masks = StaticMasks(self.fleet)
         self._boards: dict[tuple[Policy, int], Board] = {}
         self._handlers: dict[type[ev.Event], Callable[[Any], None]] = {
             ev.NodeSeen: self._node_seen,
@@ -100,6 +103,7 @@ class World:
             ev.Cycled: self._cycled,
             ev.WorkloadRestored: self._workload_restored,
             ev.GroupRestored: self._group_restored,
+            ev.RoomRestored: self._room_restored,
         }
 
     def apply(self, event: ev.Event) -> None:
@@ -110,8 +114,14 @@ class World:
         """Return the scores of nodes under a policy."""
         board = self._boards.get((policy, seed))
         if board is None:
-            board = self._boards[policy, seed] = Board(self.fleet, policy.scorer(), seed)
+            board = self._boards[policy, seed] = Board(
+                self.fleet, self._masks, policy.scorer(), seed
+            )
         return board
+
+    def allowed_rows(self, shape: Shape) -> BoolArray:
+        """Return for every row whether pods of a shape may run there at all."""
+        return self._masks.of(shape)
 
     def shapes_of(self, workload: Workload) -> tuple[Shape, ...]:
         """Return the shapes of a workload's pod sets, in order."""
@@ -292,6 +302,8 @@ class World:
             entry = self.entries.get(examined.uid)
             if entry is not None and entry.group is not None:
                 self.waiting.sleep(entry.group, examined.missing_pods)
+        if event.complete:
+            self.waiting.end_of_cycle()
 
     # Snapshots --------------------------------------------------------------------------------
 
@@ -321,10 +333,11 @@ class World:
                 at_us=at_us,
                 uid=group.members[0][2],
                 verdict=group.verdict,
-                woken=group in waiting.woken,
+                asleep=group.asleep,
                 missing_pods=group.missing_pods,
                 unanswered=tuple(group.unanswered),
             )
+        yield ev.RoomRestored(at_us, tuple(sorted(fleet.names[row] for row in waiting.fresh)))
 
     def _workload_restored(self, event: ev.WorkloadRestored) -> None:
         entry = self.entries[event.workload.uid] = Entry(event.workload)
@@ -347,13 +360,15 @@ class World:
         if group is None:
             raise InvalidTransitionError(f"snapshot: workload {event.uid} does not wait")
         group.verdict = event.verdict
-        if event.woken:
-            self.waiting.wake(group)
-        else:
+        if event.asleep:
             self.waiting.sleep(group, event.missing_pods)
         for _, _, uid in group.members:
             if uid not in event.unanswered:
                 self.waiting.told(group, uid)
+
+    def _room_restored(self, event: ev.RoomRestored) -> None:
+        rows = (self.fleet.row_of.get(name) for name in event.nodes)
+        self.waiting.fresh = {row: None for row in rows if row is not None}
 
 
 def placements_of(entry: Entry) -> tuple[Placement, ...]:

@@ -79,10 +79,10 @@ class Loop:
     def turn(self, now_us: int, budget: int = DEFAULT_BUDGET) -> Cycle:
         """Run one cycle: its decisions become state, are synced, and are carried out, in order."""
         came = cycle(self.world, self._policy, now_us, self._seed, Budget(budget))
-        if came.decisions or came.examined:
+        if came.decisions or came.examined or self.world.waiting.fresh:
             for decision in came.decisions:
                 self.feed(Decided(now_us, decision))
-            self.feed(Cycled(now_us, budget, came.examined))
+            self.feed(Cycled(now_us, budget, came.complete, came.examined))
             self._recorder.sync()
         for decision in came.decisions:
             self._executor.carry_out(decision)

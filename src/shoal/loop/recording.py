@@ -73,6 +73,7 @@ _KINDS: dict[int, type] = {
     48: ev.Cycled,
     49: ev.WorkloadRestored,
     50: ev.GroupRestored,
+    51: ev.RoomRestored,
 }
 _DECISION_KINDS: dict[int, type] = {64: Start, 65: Retract, 66: Wait}
 """A `Decided` is recorded as the time and the decision, under the decision's kind."""
