@@ -105,7 +105,8 @@ _NUMBERS: Final = ("driver", "cuda", "kernel", "kubernetes", "cgroup", "compute-
 _FORM: Final = re.compile(
     r"(?P<no>no )?(?P<subject>partitions|component|config|architecture|"
     + "|".join(_NUMBERS)
-    + r")(?: (?P<name>[a-z0-9][a-z0-9.-]{0,80}))?(?: (?P<relation>>=|<|=) (?P<value>[^|]{1,80}))?"
+    + r")(?: (?P<name>[A-Za-z0-9][A-Za-z0-9.-]{0,80}))?"
+    r"(?: (?P<relation>>=|<|=) (?P<value>[^|]{1,80}))?"
 )
 
 
@@ -144,12 +145,13 @@ class Condition:
             if subject not in ("component", "partitions"):
                 raise ValueError(f"{text!r} compares nothing; add '>= VALUE' or '= VALUE'")
             return cls(subject, name, Relation.ABSENT if match["no"] else Relation.PRESENT, "")
-        if match["no"] or (subject in _NUMBERS) == (match["relation"] == "="):
+        numbers = subject in _NUMBERS or subject == "component"
+        if match["no"] or numbers == (match["relation"] == "="):
             raise ValueError(
                 f"{text!r} compares in a way that does not exist: numbers with >= and <, "
                 "architecture and config with ="
             )
-        if subject in _NUMBERS or subject == "component":
+        if numbers:
             Version.parse(value)
         return cls(subject, name, Relation(match["relation"]), value, default)
 

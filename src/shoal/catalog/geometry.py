@@ -153,10 +153,15 @@ class Geometry:
 
     def most(self, shape: Shape) -> int:
         """How many instances of ``shape`` an empty device can hold at once."""
-        count = 0
-        while self.obstacle([Instance(shape.name)] * (count + 1), places=False) is None:
-            count += 1
-        return count
+        bounds = [self.memory // shape.memory, self.compute // shape.compute]
+        if self.cpu and shape.cpu:
+            bounds.append(self.cpu // shape.cpu)
+        if self.groups and shape.groups:
+            bounds.append(self.groups // shape.groups * shape.per_group)
+        if self.kind in (Kind.PLACED, Kind.UNIFORM):
+            bounds.append(len(self.starts(shape)))
+        bounds += [rule.count for rule in self.at_most if shape.attributes & rule.attributes]
+        return min(bounds)
 
     def memory_units(self, shape: Shape) -> int:
         """The memory fraction of ``shape`` in units of 1/840,000 of the device."""

@@ -241,4 +241,5 @@ def _matching(clue: Clue, value: str, models: Sequence[Accelerator]) -> tuple[Ac
             wanted = wanted.removeprefix("0x")
             return tuple(m for m in own if wanted in {known.lower() for known in m.device_ids})
         case Reads.GROUP:
+            wanted = wanted.removeprefix("huawei-")
             return tuple(m for m in own if wanted in {normal(group) for group in m.groups})
