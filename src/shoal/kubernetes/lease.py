@@ -177,8 +177,9 @@ class Candidate:
         try:
             written = await self._patch(seen, spec)
         except ConflictError:
-            # Somebody else was faster, or only a label changed: look before the next step.
+            # Somebody else was faster, or only a label changed: the next attempt knows which.
             self._seen = None
+            await self._look()
             return
         except NotFoundError:
             # Without the lease nothing keeps others from making one.

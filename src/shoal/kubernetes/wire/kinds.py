@@ -132,12 +132,14 @@ class Kind(Generic[T]):
         decoded in one pass; only a line that does not fit is looked at again.
         """
         try:
-            return self._event.decode(line)
+            event = self._event.decode(line)
         except msgspec.DecodeError as error:
             try:
                 return self._read_odd_event(line)
             except msgspec.DecodeError:
                 raise WireError(f"cannot read an event of {self.resource}: {error}") from error
+        # A Status may look like an empty object of a kind that has no status.
+        return self._read_odd_event(line) if event.type == "ERROR" else event
 
     def _read_odd_event(self, line: bytes) -> WatchEvent[T]:
         """An error, or a bookmark, whose object has metadata and otherwise the nulls of Go."""
