@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ["tests.cluster.harness.fixtures"]
+
 # Examples are the same on every run and no test has a deadline, so that a busy machine fails none.
 _common = settings(
     deadline=None,

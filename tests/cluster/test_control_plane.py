@@ -1,0 +1,200 @@
+"""The control plane itself: restarts, several at once, and nothing left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.harness import processes, supervisor
+from tests.cluster.harness.api import ApiError, eventually
+from tests.cluster.harness.cluster import Cluster
+from tests.cluster.harness.objects import pod, running
+from tests.cluster.harness.processes import ROOT, Failed
+
+pytestmark = pytest.mark.cluster
+
+POD = "v1/Pod"
+
+
+def test_two_clusters_know_nothing_of_one_another(
+    cluster: Cluster, new_cluster: Callable[..., Cluster]
+) -> None:
+    other = new_cluster()
+    for each in (cluster, other):
+        each.fake_nodes.add("gpu")
+        each.api.create(pod("same", devices=8))
+    first, second = (each.api.wait(POD, "same", until=running) for each in (cluster, other))
+    assert first["metadata"]["uid"] != second["metadata"]["uid"]
+    assert cluster.kubeconfig != other.kubeconfig
+    other.close()
+    assert running(cluster.api.get(POD, "same"))
+
+
+def test_the_api_server_can_be_killed_and_started(cluster: Cluster) -> None:
+    cluster.fake_nodes.add("gpu", count=2)
+    cluster.api.create(pod("before", 1))
+    cluster.api.wait(POD, "before", until=running)
+    cluster.api_server.kill()
+    with pytest.raises(OSError, match="connect"):
+        cluster.api.get(POD, "before")
+    cluster.api_server.start()
+    cluster.ready()
+    assert running(cluster.api.get(POD, "before"))
+    cluster.api.create(pod("after", 1))
+    cluster.api.wait(POD, "after", until=running)
+
+
+def test_the_whole_control_plane_can_be_killed_and_keeps_its_objects(cluster: Cluster) -> None:
+    cluster.fake_nodes.add("gpu")
+    cluster.api.create(pod("before", 1))
+    cluster.api.wait(POD, "before", until=running)
+    parts = (cluster.scheduler, cluster.controller_manager, cluster.api_server, cluster.etcd)
+    for each in parts:
+        each.kill()
+    for each in reversed(parts):
+        each.start()
+    cluster.ready()
+    cluster.api.create(pod("after", 1))
+    cluster.api.wait(POD, "after", until=running)
+    assert running(cluster.api.get(POD, "before"))
+
+
+def test_a_frozen_api_server_answers_when_it_goes_on(cluster: Cluster) -> None:
+    cluster.api_server.pause()
+    try:
+        with pytest.raises(subprocess.TimeoutExpired):
+            subprocess.run(
+                [cluster.binary, "kubectl", "--kubeconfig", cluster.kubeconfig, "get", "nodes"],
+                timeout=1,
+                check=False,
+                capture_output=True,
+            )
+    finally:
+        cluster.api_server.resume()
+    assert cluster.api.list("v1/Node") == []
+
+
+def test_users_have_the_rights_of_their_groups(cluster: Cluster) -> None:
+    config = cluster.user("system:serviceaccount:default:somebody", "system:serviceaccounts")
+    done = subprocess.run(
+        [cluster.binary, "kubectl", "--kubeconfig", config, "get", "nodes"],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode != 0
+    assert 'User "system:serviceaccount:default:somebody" cannot list resource' in done.stderr
+
+
+def test_errors_of_the_api_server_are_told(cluster: Cluster) -> None:
+    with pytest.raises(ApiError, match='pods "none" not found') as missing:
+        cluster.api.get(POD, "none")
+    assert missing.value.code == 404
+    with pytest.raises(Failed, match="kubectl get nothing: error: the server doesn't have"):
+        cluster.kubectl("get", "nothing")
+
+
+def test_the_audit_log_tells_who_wrote_what(new_cluster: Callable[..., Cluster]) -> None:
+    cluster = new_cluster(audit=True)
+    cluster.fake_nodes.add("gpu")
+    cluster.api.create(pod("one"))
+    cluster.api.wait(POD, "one", until=running)
+
+    def writes() -> list[tuple[str, str, str]]:
+        return [
+            (each["user"]["username"], each["verb"], each["objectRef"].get("subresource", ""))
+            for each in cluster.audit_log()
+            if each.get("objectRef", {}).get("name", "") == "one"
+            and each["verb"] not in ("get", "list", "watch")
+        ]
+
+    # The log is written after the answer is sent.
+    eventually(lambda: len(writes()) == 3, 10, lambda: str(writes()))
+    assert sorted(writes()) == [
+        ("admin", "create", ""),
+        ("admin", "patch", "status"),
+        ("system:kube-scheduler", "create", "binding"),
+    ]
+
+
+# Leftovers. A child Python process plays the pytest that fails or is killed.
+
+SCRIPT = """
+    import sys, time
+    from tests.cluster.harness.cluster import Cluster
+    from tests.cluster.harness.objects import pod, running
+    cluster = Cluster()
+    cluster.fake_nodes.add("gpu")
+    cluster.make("sleeper", ["sh", "-c", "sleep 1000 & sleep 1000"]).start()
+    print(cluster.directory, flush=True)
+    {end}
+"""
+
+
+def processes_of(directory: Path) -> list[str]:
+    """Processes whose command line, working directory or mounts name a cluster's directory."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*"):
+        try:
+            told = (each / "cmdline").read_text().replace("\0", " ")
+            about = [told, str((each / "cwd").readlink()), (each / "mounts").read_text()]
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+        if any(str(directory) in text for text in about):
+            found.append(f"{each.name} {told}")
+    return found
+
+
+def begin(end: str) -> tuple["subprocess.Popen[str]", Path]:
+    child = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(SCRIPT).format(end=end)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert child.stdout is not None
+    directory = Path(child.stdout.readline().strip())
+    assert directory.name.startswith(processes.PREFIX)
+    return child, directory
+
+
+def gone(directory: Path) -> bool:
+    return not directory.exists() and not processes_of(directory)
+
+
+@pytest.mark.parametrize("end", ["raise SystemExit('a test failed')", "cluster.close()"])
+def test_nothing_is_left_when_the_tests_end(end: str) -> None:
+    child, directory = begin(end)
+    child.communicate()
+    eventually(lambda: gone(directory), 15, lambda: str(processes_of(directory)))
+
+
+def test_nothing_is_left_when_the_tests_are_killed() -> None:
+    child, directory = begin("time.sleep(1000)")
+    assert len(processes_of(directory)) >= 6
+    child.kill()
+    child.communicate()
+    eventually(lambda: gone(directory), 15, lambda: str(processes_of(directory)))
+
+
+def test_no_process_is_left_when_the_supervisor_is_killed_and_the_next_one_sweeps() -> None:
+    child, directory = begin("time.sleep(1000)")
+    (told,) = [each for each in processes_of(directory) if supervisor.__name__ in each]
+    os.kill(int(told.split()[0]), signal.SIGKILL)
+    eventually(lambda: not processes_of(directory), 15, lambda: str(processes_of(directory)))
+    child.kill()
+    child.communicate()
+    processes.sweep()
+    assert not directory.exists()
+
+
+def test_sweeping_spares_clusters_that_run(cluster: Cluster) -> None:
+    processes.sweep()
+    assert cluster.directory.exists()
+    cluster.ready()
