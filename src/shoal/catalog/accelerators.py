@@ -220,18 +220,15 @@ class Accelerator:
             for profile in self.profiles
             if profile.shape.compute == slices and profile.name.partition("gb")[2] == match.group(3)
         ]
-        memory = self.geometry.memory
-        # Nearest in memory units; a name more than half a smallest step away names something else.
-        best = min(
-            same,
-            key=lambda p: abs(gigabytes * memory - p.shape.memory * self.memory_gb),  # type: ignore[operator]
-            default=None,
-        )
-        if best is None:
-            return None
-        distance = abs(gigabytes * memory - best.shape.memory * self.memory_gb)
-        step = min(profile.shape.memory for profile in self.profiles) * self.memory_gb
-        return best if 2 * distance <= step else None
+        total, units = self.memory_gb, self.geometry.memory
+        # A name that is more than a twentieth off means something else.
+        near = [
+            (abs(gigabytes * units - profile.shape.memory * total), profile)
+            for profile in same
+            if 20 * abs(gigabytes * units - profile.shape.memory * total)
+            <= profile.shape.memory * total
+        ]
+        return min(near, key=lambda pair: pair[0])[1] if near else None
 
 
 def suffix_of_profile(name: str) -> str:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
+from types import MappingProxyType
+from typing import Final
 
 from shoal.catalog import labels as label_rules
-from shoal.catalog.accelerators import Accelerator, Profile, Source
+from shoal.catalog import names as name_rules
+from shoal.catalog.accelerators import Accelerator, Profile, Source, profile_of_suffix
 from shoal.catalog.conditions import Site
 from shoal.catalog.labels import NO_COUNTS, Clue, Identified
-from shoal.catalog.names import Names
 from shoal.catalog.rates import (
     RATE_RULE,
     Price,
@@ -24,6 +26,8 @@ from shoal.catalog.rates import (
 from shoal.catalog.realisation import Realisation, Way, realise_all
 from shoal.catalog.versions import Version
 from shoal.model.modes import Mode
+
+NO_PAIRS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,7 @@ class Catalog:
     accelerators: Mapping[str, Accelerator]
     ways: tuple[Way, ...]
     cuda: tuple[tuple[Version, Version], ...]
-    names: Names
+    names: name_rules.Names
     clues: tuple[Clue, ...]
     sources: Mapping[str, Source]
     unsupported: tuple[Unsupported, ...]
@@ -130,15 +134,62 @@ class Catalog:
         found = self.names.find(resource)
         if found is None:
             return ()
-        name, _, kind = found
+        name, part, kind = found
         own = [model for model in self.models if model.vendor == name.vendor]
         if kind == "profile":
-            pairs = [(model, model.by_resource(resource)) for model in own]
+            pairs = [(model, _profile(model, resource, part)) for model in own]
             return tuple((model, profile) for model, profile in pairs if profile)
         if name.accelerators:
             wanted = set(name.accelerators)
             own = [m for m in own if m.name in wanted or wanted & set(m.groups)]
         return tuple((model, None) for model in own)
+
+    def read(
+        self, limits: Mapping[str, str], annotations: Mapping[str, str] = NO_PAIRS
+    ) -> name_rules.Ask | None:
+        """What a container's ``limits`` and its pod's ``annotations`` ask for; see ``names.read``.
+
+        A profile is given by the vendor's own name, and only profiles that exist are accepted.
+
+        Raises:
+            ValueError: with a sentence that says what to write.
+        """
+        ask = name_rules.read(self.names, limits, annotations)
+        if ask is None or not ask.profile:
+            return ask
+        resource, part = next(
+            (text, found[1])
+            for text in limits
+            if (found := self.names.find(text)) and found[2] == "profile"
+        )
+        offers = [p for m in self._asked(ask) if (p := _profile(m, resource, part)) is not None]
+        if not offers:
+            raise ValueError(
+                f"{resource} names a partition profile that no accelerator of the catalogue has; "
+                "`shoal catalog show ACCELERATOR` lists its profiles"
+            )
+        known = any(model.profile(ask.profile) for model in self._asked(ask))
+        return ask if known else replace(ask, profile=offers[0].name)
+
+    def write(self, ask: name_rules.Ask, system: str) -> tuple[dict[str, str], dict[str, str]]:
+        """The (limits, annotations) by which ``system`` asks for ``ask``; see ``names.write``.
+
+        Raises:
+            ValueError: where that system has no name for a part of it.
+        """
+        if not ask.profile or system != "vendor":
+            return name_rules.write(self.names, ask, system)
+        found = [p for m in self._asked(ask) if (p := m.profile(ask.profile)) is not None]
+        found.sort(key=lambda profile: profile.name != ask.profile)
+        if found:
+            return {found[0].resource: str(ask.devices)}, {}
+        raise ValueError(f"no accelerator of {ask.vendor} has the partition profile {ask.profile}")
+
+    def _asked(self, ask: name_rules.Ask) -> tuple[Accelerator, ...]:
+        """The accelerators that an ask allows."""
+        wanted = set(ask.accelerators)
+        own = [model for model in self.models if model.vendor == ask.vendor]
+        return tuple(m for m in own if not wanted or m.name in wanted or wanted & set(m.groups))
 
     def realise(
         self, accelerator: Accelerator, site: Site
@@ -169,3 +220,8 @@ class Catalog:
         near = difflib.get_close_matches(word.lower()[:80], folded, n=3, cutoff=0.5)
         names = ", ".join(folded[name] for name in near)
         return f"; did you mean {names}?" if names else "; `shoal catalog list` shows all"
+
+
+def _profile(model: Accelerator, resource: str, part: str) -> Profile | None:
+    """The profile of ``model`` that a resource name with the varying ``part`` asks for."""
+    return model.by_resource(resource) or model.profile(profile_of_suffix(part))

@@ -125,7 +125,9 @@ class Reading:
     varying_kind: str = ""
 
 
-_MEMORY_UNITS: Final = {"mib": 1, "gib": 1024}
+_UNITS: Final = {"mib": 1, "gib": 1024, "gb": 1024}
+"""MiB in the sizes inside names. Where a system writes gb and does not say which, the larger is
+meant, so that nobody gets less than was asked for."""
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -206,10 +208,18 @@ def _readings(names: Names, pairs: Mapping[str, str], place: Place) -> list[Read
             continue
         name, part, kind = found
         if name.place is not place:
-            where = "resources.limits" if name.place is Place.LIMITS else "the pod's annotations"
-            raise ValueError(f"{text} belongs under {where}")
+            raise ValueError(_misplaced(name, text, value))
         readings.append(Reading(name, text, value, part, kind))
     return readings
+
+
+def _misplaced(name: Name, text: str, value: str) -> str:
+    if name.place is Place.ANNOTATION:
+        return f"{text} belongs under the pod's annotations"
+    if name.field is Field.MEMORY and re.fullmatch("[1-9][0-9]{0,8}", value):
+        amount = int(value) * name.unit_mib
+        return f"{text} belongs under resources.limits; or write shoal.dev/memory: {amount}Mi"
+    return f"{text} belongs under resources.limits"
 
 
 def _apply(ask: Ask, reading: Reading) -> Ask:
@@ -238,11 +248,9 @@ def _apply_devices(ask: Ask, reading: Reading) -> Ask:
             "write one"
         )
     devices = whole(reading.value, f"devices for {reading.text}")
-    if reading.varying_kind in ("mib", "gib", "gb"):
+    if reading.varying_kind in _UNITS:
         # A size inside the name: the size is per device, the value counts devices.
-        unit = _MEMORY_UNITS.get(reading.varying_kind)
-        amount = int(reading.varying)
-        memory = amount * unit if unit else -(-amount * 10**9 // 2**20)
+        memory = int(reading.varying) * _UNITS[reading.varying_kind]
         return replace(ask, devices=ask.devices + devices, memory_mib=memory)
     profile = ask.profile
     if reading.varying_kind == "profile":
@@ -331,6 +339,9 @@ def write(names: Names, ask: Ask, system: str) -> tuple[dict[str, str], dict[str
         wanted[Field.MEMORY_PERCENT] = str(ask.memory_percent)
     if ask.compute_percent is not None:
         wanted[Field.COMPUTE_PERCENT] = str(ask.compute_percent)
+    sized = _write_sized(own, ask)
+    if sized is not None:
+        return sized
     chosen: dict[Name, str] = {}
     for field, value in wanted.items():
         fitting = [name for name in own if name.field is field and _narrows(name, ask)]
@@ -341,6 +352,18 @@ def write(names: Names, ask: Ask, system: str) -> tuple[dict[str, str], dict[str
         chosen[name] = str(units)
     chosen.update(_devices(own, ask))
     return _placed(chosen)
+
+
+def _write_sized(own: list[Name], ask: Ask) -> tuple[dict[str, str], dict[str, str]] | None:
+    """The ask by a name with the size inside it, where the system has one that says it exactly."""
+    for name in own:
+        kind = name.name.partition("{")[2].partition("}")[0]
+        if kind not in _UNITS or ask.memory_mib is None or ask.compute_percent is not None:
+            continue
+        amount, rest = divmod(ask.memory_mib, _UNITS[kind])
+        if not rest:
+            return {name.name.replace(f"{{{kind}}}", str(amount)): str(ask.devices)}, {}
+    return None
 
 
 def _narrows(name: Name, ask: Ask) -> bool:
@@ -354,6 +377,8 @@ def _devices(own: list[Name], ask: Ask) -> dict[Name, str]:
             return {}
         raise ValueError("that system has no name for a number of devices")
     plain.sort(key=lambda name: not name.accelerators)
+    if plain[0].place is Place.ANNOTATION and ask.devices == 1:
+        return {}
     return {plain[0]: str(ask.devices)}
 
 

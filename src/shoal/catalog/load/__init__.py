@@ -18,7 +18,7 @@ from shoal.catalog.load import schema
 from shoal.catalog.load.build import Builder
 from shoal.catalog.load.reader import CatalogError, Document, read_bytes, read_file
 
-__all__ = ["CatalogError", "load_catalog", "own_files"]
+__all__ = ["CatalogError", "build", "load_catalog", "own_files", "sentence"]
 
 _MOST_FILES: Final = 500
 _MOST_PROBLEMS: Final = 50
@@ -69,7 +69,7 @@ def build(documents: Sequence[Document]) -> Catalog:
         parsed = _validated(document, builder.problems)
         if parsed is not None:
             builder.add(document, parsed)
-    if any(True for _ in builder.problems):
+    if builder.problems:
         # What refers to a part that could not be read would only be reported as missing.
         raise CatalogError(_first(builder.problems))
     try:
@@ -109,11 +109,11 @@ def _validated(document: Document, problems: list[str]) -> schema.CatalogFile | 
     except ValidationError as error:
         for part in error.errors(include_url=False, include_context=True):
             path = [step for step in part["loc"] if step != "[key]"]
-            problems.append(document.problem(path, _sentence(part)))
+            problems.append(document.problem(path, sentence(part)))
         return None
 
 
-def _sentence(part: Any) -> str:
+def sentence(part: Any) -> str:
     """What pydantic found, said so that the reader knows what to write."""
     kind, given = part["type"], part.get("input")
     shown = repr(given)[:60]
