@@ -38,6 +38,7 @@ def app_named(name: str) -> App:
         version=version("shoal"),
         exit_on_error=False,
         print_error=False,
+        suppress_keyboard_interrupt=False,
         result_action="return_value",
     )
     for command, place, purpose in COMMANDS:

@@ -1,5 +1,6 @@
 """`shoal simulate`: a trace under several policies and seeds, in virtual time."""
 
+import csv
 import os
 import re
 import sys
@@ -160,16 +161,16 @@ def _progress(total: int) -> Iterator[Callable[[], None]]:
 
 
 def _write(output: str, trace: "Trace", runs: "Sequence[Run]") -> None:
-    from shoal.simulation.results import CSV_HEADER, as_csv, as_json
+    from shoal.simulation.results import CSV_COLUMNS, as_json, csv_rows
 
     if output == "json":
         for run in runs:
             print(as_json(run))
     elif output == "csv":
-        print(CSV_HEADER)
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(CSV_COLUMNS)
         for run in runs:
-            for line in as_csv(run):
-                print(line)
+            writer.writerows(csv_rows(run))
     else:
         _print_table(trace, runs)
 

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from shoal.simulation.inflation import LOAD_PCT
+
 
 @dataclass(frozen=True, slots=True)
 class Curves:
@@ -11,7 +13,7 @@ class Curves:
     `allocated_pct` and `fragmented_pct` are percent of the fleet's compute, averaged over the
     arrivals at which the load rounds to that percent; loads that no arrival rounds to are missing.
     `failed` and `arrived` count pods up to the last arrival at which the load is at most that
-    percent.
+    percent, for every percent from 0 to the protocol's end.
     """
 
     allocated_pct: Mapping[int, float]
@@ -65,7 +67,7 @@ class Meter:
         failed: dict[int, int] = {}
         arrived: dict[int, int] = {}
         latest = (0, 0)
-        for load in range(max(self._last, default=-1) + 1):
+        for load in range(max([LOAD_PCT, *self._last]) + 1):
             latest = self._last.get(load, latest)
             failed[load], arrived[load] = latest
         return Curves(

@@ -13,6 +13,7 @@ its lists become Shoal's words:
 """
 
 from collections.abc import Callable, Iterator
+from itertools import accumulate
 from pathlib import Path
 from typing import TypeVar
 
@@ -136,16 +137,14 @@ def _expanded(table: Table, key: str, make: Callable[[Row, str], Made]) -> Itera
     A row without a count keeps its name; the others are numbered from 0. A name made twice is a
     mistake.
     """
-    seen: dict[str, int] = {}
-    made = 0
-    for row in table.rows:
-        name = row.text(key)
-        count = row.whole_number("count", 1, MOST_COUNT, empty=1)
-        made += count
-        if made > LARGEST_ROWS:
+    counts = [row.whole_number("count", 1, MOST_COUNT, empty=1) for row in table.rows]
+    for row, total in zip(table.rows, accumulate(counts), strict=True):
+        if total > LARGEST_ROWS:
             raise row.bad("count", f"the counts add up to more than {LARGEST_ROWS}.")
-        names = [f"{name}-{i}" for i in range(count)] if row.has("count") else [name]
-        for each in names:
+    seen: dict[str, int] = {}
+    for row, count in zip(table.rows, counts, strict=True):
+        name = row.text(key)
+        for each in [f"{name}-{i}" for i in range(count)] if row.has("count") else [name]:
             if each in seen:
                 raise row.bad(
                     key, f"expected a new name, but {shown(each)} stands on line {seen[each]} too."

@@ -1,14 +1,22 @@
 """What runs of one workload came to, and how that is written for programs and for people."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from shoal.model.verdict import Reason
 from shoal.simulation.curve import Curves
 
-CSV_HEADER = "workload,policy,seed,arrived_pct,allocated_pct,fragmented_pct,failed"
+CSV_COLUMNS = (
+    "workload",
+    "policy",
+    "seed",
+    "arrived_pct",
+    "allocated_pct",
+    "fragmented_pct",
+    "failed",
+)
 
 _DECIMALS = 4
 
@@ -56,17 +64,19 @@ def as_json(run: Run) -> str:
     )
 
 
-def as_csv(run: Run) -> Iterable[str]:
-    """Yield `run` as lines of CSV under `CSV_HEADER`, one for each load that arrivals came to."""
+def csv_rows(run: Run) -> Iterator[tuple[object, ...]]:
+    """Yield `run` as rows under `CSV_COLUMNS`, one for each load that arrivals came to."""
     curves = run.curves
-    workload = run.workload
-    if any(mark in workload for mark in ',"\r\n'):
-        workload = '"' + workload.replace('"', '""') + '"'
-    for load in sorted(curves.allocated_pct):
-        values = (curves.allocated_pct[load], curves.fragmented_pct[load])
-        measures = ",".join(f"{value:.{_DECIMALS}f}" for value in values)
-        failed = curves.failed[min(load, max(curves.failed))]
-        yield f"{workload},{run.policy},{run.seed},{load},{measures},{failed}"
+    for load, allocated_pct in sorted(curves.allocated_pct.items()):
+        yield (
+            run.workload,
+            run.policy,
+            run.seed,
+            load,
+            f"{allocated_pct:.{_DECIMALS}f}",
+            f"{curves.fragmented_pct[load]:.{_DECIMALS}f}",
+            curves.failed[load],
+        )
 
 
 def latest(values: Mapping[int, float], load: int) -> float | None:

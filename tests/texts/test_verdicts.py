@@ -1,0 +1,69 @@
+import pytest
+
+from shoal.model.verdict import Obstacle, Reason, Stage, Verdict, Wake
+from shoal.texts.language import Language
+from shoal.texts.verdicts import obstacle_text, reason_label, verdict_text
+
+
+def verdict(*obstacles: Obstacle, placed: int = 0, pods: int = 1, wakes: bool = True) -> Verdict:
+    return Verdict(
+        Stage.PLACE, obstacles, placed, pods, (Wake.CAPACITY, Wake.NODES) if wakes else ()
+    )
+
+
+@pytest.mark.parametrize("language", Language)
+@pytest.mark.parametrize("reason", Reason)
+def test_every_reason_has_words_in_every_language(reason: Reason, language: Language) -> None:
+    for nodes in (1, 1213):
+        text = obstacle_text(Obstacle(reason, nodes), language)
+        assert text
+        assert "{" not in text
+        assert text[-1] not in ".。"
+    label = reason_label(reason, language)
+    assert label
+    assert label.isascii() == (language is Language.ENGLISH)
+
+
+@pytest.mark.parametrize("language", Language)
+@pytest.mark.parametrize("wake", Wake)
+def test_every_wake_has_words_in_every_language(wake: Wake, language: Language) -> None:
+    text = verdict_text(Verdict(Stage.PLACE, (Obstacle(Reason.CPU, 1),), 0, 1, (wake,)), language)
+    assert len(text) > len(verdict_text(verdict(Obstacle(Reason.CPU, 1), wakes=False), language))
+
+
+def test_reasons_are_told_apart() -> None:
+    for language in Language:
+        assert len({reason_label(reason, language) for reason in Reason}) == len(Reason)
+
+
+def test_one_node_and_several_are_told_apart() -> None:
+    assert obstacle_text(Obstacle(Reason.CPU, 1)) == "1 node has too little free CPU"
+    assert obstacle_text(Obstacle(Reason.CPU, 1213)) == "1,213 nodes have too little free CPU"
+    assert (
+        obstacle_text(Obstacle(Reason.CPU, 1213), Language.CHINESE) == "1,213 个节点空闲 CPU 不足"
+    )
+
+
+def test_a_verdict_names_the_most_promising_nodes_first() -> None:
+    given = verdict(Obstacle(Reason.ACCELERATOR, 800), Obstacle(Reason.WHOLE_DEVICES, 413))
+    assert verdict_text(given) == (
+        "No node for the pod: 413 nodes have too few devices that are wholly free; 800 nodes have"
+        " no accelerator that is allowed. It is looked at again when something is freed or a node"
+        " joins or changes."
+    )
+    assert verdict_text(given, Language.CHINESE) == (
+        "没有节点可以放置该 Pod：413 个节点完全空闲的设备数量不足；"
+        "800 个节点没有允许使用的加速卡型号。"
+        "当有资源释放或有节点加入或变化时会重新评估。"
+    )
+
+
+def test_a_gang_tells_how_much_of_it_fitted() -> None:
+    given = verdict(Obstacle(Reason.CPU, 7), placed=511, pods=512, wakes=False)
+    assert verdict_text(given) == (
+        "All 512 pods start together, and only 511 of them found a node. For the next one: 7 nodes"
+        " have too little free CPU."
+    )
+    assert verdict_text(given, Language.CHINESE) == (
+        "512 个 Pod 必须同时启动，目前只有 511 个找到节点。下一个 Pod：7 个节点空闲 CPU 不足。"
+    )
