@@ -109,12 +109,11 @@ def read_annotation_names(pod: PodLike, names: Names) -> Ask | Refusal | None:
     """What annotations of other systems ask for, for the pod as a whole."""
     found: dict[str, str] = {}
     for key, value in pod.metadata.annotations.items():
-        if key.startswith(PREFIX):
-            continue
-        name = names.find(key)
+        # Names with a part that varies are resources' only; as annotations they are others' words.
+        name = names.exact.get(key)
         if name is None:
             continue
-        wrong = _wrong(name[0], key, value, Place.ANNOTATION)
+        wrong = _wrong(name, key, value, Place.ANNOTATION)
         if wrong is not None:
             return wrong
         found[key] = value
@@ -134,7 +133,7 @@ def device_names(
     found: dict[str, str] = {}
     for key, value in given.items():
         if key.startswith(PREFIX):
-            return refuse(RefusalCode.MISPLACED, key, value, place="annotations", instead=key)
+            return refuse(RefusalCode.MISPLACED, key, value, place="annotation", instead="")
         name = names.find(key)
         if name is None or (name[0].field in (Field.DEVICES, Field.PROFILE) and _is_zero(value)):
             continue
