@@ -18,7 +18,7 @@ from shoal.catalog.load import schema
 from shoal.catalog.load.build import Builder
 from shoal.catalog.load.reader import CatalogError, Document, read_bytes, read_file
 
-__all__ = ["CatalogError", "build", "load_catalog", "own_files", "sentence"]
+__all__ = ["CatalogError", "build", "in_words", "load_catalog", "own_files"]
 
 _MOST_FILES: Final = 500
 _MOST_PROBLEMS: Final = 50
@@ -109,11 +109,11 @@ def _validated(document: Document, problems: list[str]) -> schema.CatalogFile | 
     except ValidationError as error:
         for part in error.errors(include_url=False, include_context=True):
             path = [step for step in part["loc"] if step != "[key]"]
-            problems.append(document.problem(path, sentence(part)))
+            problems.append(document.problem(path, in_words(part)))
         return None
 
 
-def sentence(part: Any) -> str:
+def in_words(part: Any) -> str:
     """What pydantic found, said so that the reader knows what to write."""
     kind, given = part["type"], part.get("input")
     shown = repr(given)[:60]

@@ -9,7 +9,7 @@ from pydantic import Field, StringConstraints, ValidationError
 
 from shoal.catalog.catalog import Catalog
 from shoal.catalog.conditions import Component, Site
-from shoal.catalog.load import sentence
+from shoal.catalog.load import in_words
 from shoal.catalog.load.reader import CatalogError, Document, read_file
 from shoal.catalog.load.schema import Count, Key, Short, Strict, VersionText
 from shoal.catalog.matrix import Group
@@ -18,14 +18,20 @@ from shoal.model.modes import Channel
 
 SCHEMA = "shoal.dev/fleet/v1"
 
+Word = Literal["device-plugin", "dra"]
 Value = Annotated[str, StringConstraints(max_length=120)]
+Labels = Annotated[dict[Short, Value], Field(max_length=500)]
+Counts = Annotated[dict[Short, Annotated[int, Field(ge=0)]], Field(max_length=100)]
 
 
 class ComponentModel(Strict):
     """An installed component."""
 
     version: VersionText | None = None
-    config: Annotated[dict[Short, Value], Field(max_length=100)] = {}
+    config: Annotated[dict[Short, Value], Field(max_length=100)] = Field(default_factory=dict)
+
+
+Components = Annotated[dict[Key, ComponentModel], Field(max_length=100)]
 
 
 class GroupModel(Strict):
@@ -35,15 +41,19 @@ class GroupModel(Strict):
     nodes: Count = 1
     devices: Count = 1
     accelerator: Key | None = None
-    labels: Annotated[dict[Short, Value], Field(max_length=500)] = {}
-    resources: Annotated[dict[Short, Annotated[int, Field(ge=0)]], Field(max_length=100)] = {}
+    labels: Labels = Field(default_factory=dict)
+    resources: Counts = Field(default_factory=dict)
+        default_factory=dict
+    )
     driver: VersionText | None = None
     cuda: VersionText | None = None
     kernel: VersionText | None = None
     cgroup: Literal[1, 2] | None = None
     kubernetes: VersionText | None = None
-    channels: list[Literal["device-plugin", "dra"]] = ["device-plugin"]
-    components: Annotated[dict[Key, ComponentModel], Field(max_length=100)] = {}
+    channels: list[Word] = Field(default_factory=lambda: ["device-plugin"])
+    components: Components = Field(default_factory=dict)
+        default_factory=dict
+    )
 
 
 class FleetFile(Strict):
@@ -68,7 +78,7 @@ def load_fleet(path: Path, catalog: Catalog) -> tuple[Group, ...]:
     except ValidationError as error:
         raise CatalogError(
             [
-                document.problem([step for step in part["loc"] if step != "[key]"], sentence(part))
+                document.problem([step for step in part["loc"] if step != "[key]"], in_words(part))
                 for part in error.errors(include_url=False)
             ]
         ) from None
