@@ -194,3 +194,14 @@ def test_a_person_at_a_terminal_sees_a_bar_that_leaves_the_output_clean(files: l
     os.close(master)
     assert "2/2" in seen
     assert len([json.loads(line) for line in answer.stdout.splitlines()]) == 2
+
+
+def test_the_example_of_the_documentation_runs(
+    repository: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    page = (repository / "docs" / "simulate.md").read_text()
+    for name, block in zip(("nodes", "pods"), page.split("```yaml\n")[1:], strict=True):
+        (tmp_path / f"{name}.yaml").write_text(block.partition("```")[0])
+    files = ["--nodes", f"{tmp_path}/nodes.yaml", "--pods", f"{tmp_path}/pods.yaml"]
+    assert run("shoal", ["simulate", *files, "--policy", "pack,fgd"]) == DONE
+    assert "14 nodes, 72 devices" in capsys.readouterr().out

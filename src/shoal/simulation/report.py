@@ -17,7 +17,7 @@ from shoal.texts.verdicts import reason_label
 PAGE = "index.html"
 TABLE_LOADS = (80, 90, 95, 100, 130)
 
-_PARTED_POINTS = 0.5
+_PARTED_POINTS = 2
 """Policies have parted where their means lie this many points apart."""
 
 Pick = Callable[[Curves], Mapping[int, float]]
