@@ -43,17 +43,13 @@ class GroupModel(Strict):
     accelerator: Key | None = None
     labels: Labels = Field(default_factory=dict)
     resources: Counts = Field(default_factory=dict)
-        default_factory=dict
-    )
     driver: VersionText | None = None
     cuda: VersionText | None = None
     kernel: VersionText | None = None
     cgroup: Literal[1, 2] | None = None
     kubernetes: VersionText | None = None
-    channels: list[Word] = Field(default_factory=lambda: ["device-plugin"])
+    channels: Annotated[tuple[Word, ...], Field(strict=False)] = ("device-plugin",)
     components: Components = Field(default_factory=dict)
-        default_factory=dict
-    )
 
 
 class FleetFile(Strict):
