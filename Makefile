@@ -5,7 +5,7 @@ PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv up check lint types contracts test docs bench soak lock changelog clean
+.PHONY: help venv up check lint types contracts test docs bench picture soak lock changelog clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -35,7 +35,7 @@ contracts: venv
 	$(BIN)/lint-imports --no-logo
 
 check: lint types contracts ## the fast part: formatting, lint, types, contracts, unit tests (under a minute)
-	env -u SHOAL_DATA SHOAL_PROFILE=check $(PYTEST) -n 2 -m "not slow and not cluster"
+	env -u SHOAL_DATA SHOAL_PROFILE=check $(PYTEST) -n 2 -m "not long and not slow and not cluster"
 
 test: lint types contracts docs ## everything; data tests need SHOAL_DATA
 	$(PYTEST) -n 2 --dist loadgroup -m "not slow"
@@ -43,8 +43,17 @@ test: lint types contracts docs ## everything; data tests need SHOAL_DATA
 soak: venv ## what takes hours
 	SHOAL_PROFILE=soak $(PYTEST) -n 2 --timeout 0 -m slow
 
-bench: venv ## measure, write benchmarks/results.jsonl and the table of the README; needs SHOAL_DATA
+bench: venv ## measure, and fill the README's table and picture; needs SHOAL_DATA
 	$(BIN)/python -m benchmarks $(BENCHES)
+	$(if $(BENCHES),,$(MAKE) picture)
+
+picture: venv ## draw the README's picture: the openb example, ten seeds, every published policy
+	$(BIN)/shoal simulate \
+	  --nodes examples/openb/nodes.csv --pods examples/openb/pods.csv \
+	  --policy random,dot-product,clustering,packing,best-fit,fgd \
+	  --seeds 42-51 --report build/picture
+	mkdir -p docs/assets
+	cp build/picture/allocation.svg docs/assets/openb.svg
 
 docs: venv ## build the documentation into build/docs
 	scripts/docs

@@ -147,6 +147,7 @@ def test_a_process_that_dies_is_an_error_with_advice(monkeypatch: pytest.MonkeyP
         run_all(small, [Job("pack", 1), Job("pack", 2)], 2, lambda: None)
 
 
+@pytest.mark.long
 def test_another_hash_seed_and_process_give_the_same_run(repository: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from shoal.simulation.readers import read_trace;"
@@ -180,6 +181,7 @@ PUBLISHED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", PUBLISHED)
 def test_openb_comes_to_what_was_published(repository: Path, policy: str) -> None:
     mean, deviation = PUBLISHED[policy]
