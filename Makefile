@@ -33,6 +33,7 @@ types: venv
 
 contracts: venv
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/deptry --no-ansi src
 
 check: lint types contracts ## the fast part: formatting, lint, types, contracts, unit tests (under a minute)
 	env -u SHOAL_DATA SHOAL_PROFILE=check $(PYTEST) -n 2 -m "not long and not slow and not cluster"
