@@ -5,7 +5,8 @@ PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv up check lint types contracts test docs bench picture soak lock changelog clean
+.PHONY: help venv up check lint types contracts cluster test docs bench picture \
+  soak lock changelog clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -38,11 +39,14 @@ contracts: venv
 check: lint types contracts ## the fast part: formatting, lint, types, contracts, unit tests (under a minute)
 	env -u SHOAL_DATA SHOAL_PROFILE=check $(PYTEST) -n 2 -m "not long and not slow and not cluster"
 
-test: lint types contracts docs ## everything; data tests need SHOAL_DATA
+cluster: venv ## build the real Kubernetes that the cluster tests start (once, minutes)
+	$(BIN)/python -m tests.cluster.harness.binary
+
+test: lint types contracts docs cluster ## everything; data tests need SHOAL_DATA
 	$(PYTEST) -n 2 --dist loadgroup -m "not slow"
 
-soak: venv ## what takes hours
-	SHOAL_PROFILE=soak $(PYTEST) -n 2 --timeout 0 -m slow
+soak: venv ## what takes hours: a million stateful steps, thousands of examples of every property
+	SHOAL_PROFILE=soak $(PYTEST) -n 2 --timeout 0 -m "slow or (not long and not cluster)"
 
 bench: venv ## measure, and fill the README's table and picture; needs SHOAL_DATA
 	$(BIN)/python -m benchmarks $(BENCHES)
