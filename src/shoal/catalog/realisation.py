@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
 
 from shoal.catalog.accelerators import Accelerator, Profile
-from shoal.catalog.conditions import Condition, Site, examine_any
+from shoal.catalog.conditions import Condition, Relation, Site, examine_any
 from shoal.catalog.versions import Version
 from shoal.model.isolation import Isolation, Level
 from shoal.model.modes import Channel, Mode, Sharing
@@ -144,6 +144,7 @@ class Realisation:
     """The answer for one way on one node.
 
     ``obstacles`` says what is missing, each as a sentence; ``unknown`` what would have to be known.
+    ``missing`` names components to install, or to remove, before anything else could help.
     ``tenants`` is the most tenants per leaf (``None``: the mechanism sets no limit), ``share`` what
     each gets where parts are equal.
     """
@@ -151,6 +152,7 @@ class Realisation:
     way: Way
     obstacles: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
     tenants: int | None = None
     share: Share | None = None
 
@@ -204,7 +206,7 @@ def realise(
         return Realisation(way, (f"{way.name} is for {way.vendor}, not {accelerator.vendor}",))
     if site.cuda is None:
         site = replace(site, cuda=cuda_of(site.driver, cuda))
-    obstacles, unknown = [], []
+    obstacles, unknown, missing = [], [], []
     if way.channel not in site.channels:
         obstacles.append(f"needs the {way.channel} channel, which this node does not serve")
     for requirement in way.requires:
@@ -213,6 +215,7 @@ def realise(
             unknown.append(found.sentence)
         elif not found.holds:
             obstacles.append(found.sentence)
+            missing += [c.name for c in requirement if _is_missing(c, site)][:1]
     if way.mode.partition and not obstacles and not way.profiles(accelerator):
         obstacles.append(f"{accelerator.name} has no plannable profile of this sort")
     replicas = _replicas(way, site)
@@ -222,7 +225,12 @@ def realise(
     if replicas is not None:
         tenants = replicas
     return Realisation(
-        way, tuple(obstacles), tuple(unknown), tenants, equal_share(way, accelerator, replicas)
+        way,
+        tuple(obstacles),
+        tuple(unknown),
+        tuple(missing),
+        tenants,
+        equal_share(way, accelerator, replicas),
     )
 
 
@@ -242,7 +250,8 @@ def realise_all(
 ) -> Mapping[Mode, tuple[Realisation, ...]]:
     """All ways of the accelerator's vendor by mode; within a mode the best answer first.
 
-    Best: realisable before not, then the stronger isolation, then fewer obstacles, then the name.
+    Best: realisable before not, then fewer components to install or remove, then fewer obstacles,
+    then the stronger isolation, then the name.
     """
     by_mode: dict[Mode, list[Realisation]] = {}
     for way in ways:
@@ -252,11 +261,16 @@ def realise_all(
     return {mode: tuple(sorted(answers, key=_rank)) for mode, answers in by_mode.items()}
 
 
-def _rank(answer: Realisation) -> tuple[bool, int, int, str]:
+def _is_missing(condition: Condition, site: Site) -> bool:
+    wrong = (condition.name in site.components) == (condition.relation is Relation.ABSENT)
+    return condition.subject == "component" and wrong
+
+
+def _rank(answer: Realisation) -> tuple[bool, int, int, int, str]:
     way = answer.way
     strength = sum(int(p.level) * 10 + p.strength for p in (way.memory, way.compute, way.fault))
-    missing = len(answer.obstacles) + len(answer.unknown)
-    return (not answer.realisable, missing, -strength, way.name)
+    obstacles = len(answer.obstacles) + len(answer.unknown)
+    return (not answer.realisable, len(answer.missing), obstacles, -strength, way.name)
 
 
 def _replicas(way: Way, site: Site) -> int | None:

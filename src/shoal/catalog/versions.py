@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Self
 
 _FORM: Final = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,5})(?:[-+~._][0-9A-Za-z.+~_-]{0,64})?")
@@ -14,10 +14,11 @@ class Version:
     """Up to six numbers, compared from the left; a missing number counts as 0.
 
     What follows the numbers (``-gke.1``, ``+build``) is dropped: it says who built it, not what
-    it can do.
+    it can do. ``text`` is how it was written, for messages.
     """
 
     numbers: tuple[int, ...]
+    text: str = field(default="", compare=False)
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -33,7 +34,7 @@ class Version:
         numbers = [int(number) for number in match.group(1).split(".")]
         while len(numbers) > 1 and numbers[-1] == 0:
             numbers.pop()
-        return cls(tuple(numbers))
+        return cls(tuple(numbers), text)
 
     def __str__(self) -> str:
-        return ".".join(str(number) for number in self.numbers)
+        return self.text or ".".join(str(number) for number in self.numbers)

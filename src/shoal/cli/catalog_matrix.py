@@ -31,7 +31,7 @@ def as_markdown(
         out += ["| mode | offered | memory | compute | fault | tenants | by |"]
         out += ["| --- | --- | --- | --- | --- | --- | --- |"]
         for cell in row.cells:
-            for cells in _cells(cell):
+            for cells in _cells(row, cell):
                 out.append("| " + " | ".join(_text(part) for part in cells) + " |")
         out.append("")
     if found is not None:
@@ -60,7 +60,7 @@ def as_html(
         out += [f'<th scope="col">{head}</th>' for head in heads]
         out.append("</tr></thead><tbody>")
         for cell in row.cells:
-            out += [_html_row(cells) for cells in _cells(cell)]
+            out += [_html_row(cells) for cells in _cells(row, cell)]
         out.append("</tbody></table>")
     if found is not None:
         out.append(f"<h2>With {escape(', '.join(changes))}</h2><ul>")
@@ -166,7 +166,7 @@ def _summary(row: Row) -> str:
     )
 
 
-def _cells(cell: Cell) -> list[tuple[str, ...]]:
+def _cells(row: Row, cell: Cell) -> list[tuple[str, ...]]:
     """The lines of one mode: one for each way that works, or one that says why none does."""
     lines: list[tuple[str, ...]] = []
     for answer in cell.working:
@@ -184,7 +184,7 @@ def _cells(cell: Cell) -> list[tuple[str, ...]]:
                 str(way.compute),
                 str(way.fault),
                 tenants,
-                way.name,
+                f"{way.name}{_only(row, answer)}",
             )
         )
     if lines:
@@ -192,6 +192,14 @@ def _cells(cell: Cell) -> list[tuple[str, ...]]:
     nearest = cell.nearest
     reason = "no way for this vendor" if nearest is None else _reason(nearest)
     return [(cell.mode.name, f"no: {reason}", "", "", "", "", nearest.way.name if nearest else "")]
+
+
+def _only(row: Row, answer: Realisation) -> str:
+    """The profiles that a way speaks about, where it does not speak about all."""
+    way = answer.way
+    if not way.profile_attribute:
+        return ""
+    return f" ({', '.join(profile.name for profile in way.profiles(row.group.accelerator))})"
 
 
 def _reason(answer: Realisation) -> str:
