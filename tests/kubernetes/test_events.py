@@ -175,7 +175,7 @@ async def test_notes_and_names_stay_within_what_the_api_takes() -> None:
 
 @in_loop
 async def test_events_wait_for_a_server_that_is_away_and_are_lost_beyond_a_bound() -> None:
-    async with _desk(RecorderOptions(pending=5)) as desk:
+    async with _desk(RecorderOptions(pending=5, concurrency=1)) as desk:
         await desk.api.stop()
         for i in range(8):
             about = ObjectReference("v1", "Pod", "ns", f"p{i}", f"u{i}")
@@ -183,6 +183,8 @@ async def test_events_wait_for_a_server_that_is_away_and_are_lost_beyond_a_bound
             desk.recorder.record(replace(WAITS, about=about))
         await desk.recorder.flush()
         assert desk.recorder.lost == 6
+        tries = desk.client.transport.counters.calls["POST", "events.events.k8s.io", 0]
+        assert tries == 1
         await desk.api.start()
         await desk.recorder.flush()
         assert [event["series"]["count"] for event in desk.events()] == [2] * 5

@@ -44,5 +44,7 @@ def test_a_line_of_megabytes_comes_through_and_a_monster_does_not() -> None:
     long = b"x" * (3 << 20)
     pieces = [long[i : i + 65_536] for i in range(0, len(long), 65_536)]
     assert _split([*pieces, b"\n"], limit_bytes=4 << 20) == [long]
+    half = b"y" * 400_000
+    assert _split([half, half + b"\n"] * 9, limit_bytes=1_000_000) == [half + half] * 9
     with pytest.raises(WireError, match="longer than"):
         _split(pieces, limit_bytes=1 << 20)

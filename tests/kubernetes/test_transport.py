@@ -17,6 +17,8 @@ from shoal.kubernetes.errors import (
     QuotaExceededError,
     ServerError,
     Status,
+    StatusCause,
+    StatusDetails,
     StatusError,
     TooManyRequestsError,
     UnauthorizedError,
@@ -288,6 +290,7 @@ async def test_a_blocked_eviction_and_a_server_error_on_a_write_are_not_repeated
             assert pauses.asked_s == []
 
 
+TOO_LARGE = StatusDetails(causes=(StatusCause("ResourceVersionTooLarge"),))
 QUOTA = "pods is forbidden: exceeded quota: team, requested: x=1, used: x=4, limited: x=4"
 
 
@@ -301,6 +304,7 @@ QUOTA = "pods is forbidden: exceeded quota: team, requested: x=1, used: x=4, lim
         (Status(410, "Expired"), GoneError),
         (Status(422, "Invalid"), InvalidError),
         (Status(504, "Timeout"), ServerError),
+        (Status(504, "Timeout", details=TOO_LARGE), GoneError),
         (Status(418), StatusError),
     ],
 )

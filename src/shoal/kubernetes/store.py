@@ -89,7 +89,6 @@ class Store(Generic[T]):
     def begin_list(self) -> None:
         """A list starts: from here to `end_list` the versions' order says nothing."""
         self._seen = set()
-        self._floor = None
 
     def put(self, found: T) -> None:
         """An object of the list."""
@@ -119,8 +118,6 @@ class Store(Generic[T]):
             if known is None or known.uid != changed.uid:
                 self.late += 1
                 return
-            if self._seen is not None:
-                self._seen.discard(changed.key)
             self._remove(changed.key)
 
     def _is_late(self, version: str) -> bool:
