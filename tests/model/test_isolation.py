@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,8 +17,7 @@ def test_levels_run_from_none_to_hardware() -> None:
 
 def test_presets_run_from_weakest_to_strongest() -> None:
     assert list(PRESETS) == ["shared", "soft", "driver", "hardware", "device"]
-    values = list(PRESETS.values())
-    for weaker, stronger in zip(values, values[1:], strict=False):
+    for weaker, stronger in itertools.pairwise(PRESETS.values()):
         assert stronger.reaches(weaker)
         assert not weaker.reaches(stronger)
 
