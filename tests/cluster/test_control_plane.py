@@ -1,11 +1,12 @@
 """The control plane itself: restarts, several at once, and nothing left behind."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -150,18 +151,22 @@ def processes_of(directory: Path) -> list[str]:
     return found
 
 
-def begin(end: str) -> tuple["subprocess.Popen[str]", Path]:
-    child = subprocess.Popen(
+@contextlib.contextmanager
+def tests_of_somebody(end: str) -> Iterator[tuple["subprocess.Popen[str]", Path]]:
+    with subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(SCRIPT).format(end=end)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-    )
-    assert child.stdout is not None
-    directory = Path(child.stdout.readline().strip())
-    assert directory.name.startswith(processes.PREFIX)
-    return child, directory
+    ) as child:
+        try:
+            assert child.stdout is not None
+            directory = Path(child.stdout.readline().strip())
+            assert directory.name.startswith(processes.PREFIX)
+            yield child, directory
+        finally:
+            child.kill()
 
 
 def gone(directory: Path) -> bool:
@@ -170,28 +175,30 @@ def gone(directory: Path) -> bool:
 
 @pytest.mark.parametrize("end", ["raise SystemExit('a test failed')", "cluster.close()"])
 def test_nothing_is_left_when_the_tests_end(end: str) -> None:
-    child, directory = begin(end)
-    child.communicate()
-    eventually(lambda: gone(directory), 15, lambda: str(processes_of(directory)))
+    with tests_of_somebody(end) as (child, directory):
+        child.wait()
+        eventually(lambda: gone(directory), 15, lambda: str(processes_of(directory)))
 
 
 def test_nothing_is_left_when_the_tests_are_killed() -> None:
-    child, directory = begin("time.sleep(1000)")
-    assert len(processes_of(directory)) >= 6
-    child.kill()
-    child.communicate()
-    eventually(lambda: gone(directory), 15, lambda: str(processes_of(directory)))
+    with tests_of_somebody("time.sleep(1000)") as (child, directory):
+        assert len(processes_of(directory)) >= 6
+        child.kill()
+        child.wait()
+        eventually(lambda: gone(directory), 15, lambda: str(processes_of(directory)))
 
 
-def test_no_process_is_left_when_the_supervisor_is_killed_and_the_next_one_sweeps() -> None:
-    child, directory = begin("time.sleep(1000)")
-    (told,) = [each for each in processes_of(directory) if supervisor.__name__ in each]
-    os.kill(int(told.split()[0]), signal.SIGKILL)
-    eventually(lambda: not processes_of(directory), 15, lambda: str(processes_of(directory)))
-    child.kill()
-    child.communicate()
-    processes.sweep()
-    assert not directory.exists()
+def test_nothing_is_left_when_the_supervisor_is_killed_and_the_next_one_sweeps() -> None:
+    with tests_of_somebody("time.sleep(1000)") as (_, directory):
+        (told,) = [each for each in processes_of(directory) if supervisor.__name__ in each]
+        os.kill(int(told.split()[0]), signal.SIGKILL)
+
+        def only_grandchildren() -> bool:
+            return all("sleep 1000" in each for each in processes_of(directory))
+
+        eventually(only_grandchildren, 15, lambda: str(processes_of(directory)))
+        processes.sweep()
+        eventually(lambda: gone(directory), 15, lambda: str(processes_of(directory)))
 
 
 def test_sweeping_spares_clusters_that_run(cluster: Cluster) -> None:

@@ -150,7 +150,7 @@ def test_ill_devices_leave_both_channels_and_come_back(cluster: Cluster) -> None
     def offered() -> tuple[str, str, list[str]]:
         status = cluster.api.get(NODE, node)["status"]
         (slices,) = cluster.api.list("resource.k8s.io/v1/ResourceSlice")
-        names = [each["name"] for each in slices["spec"]["devices"]]
+        names = [each["name"] for each in slices["spec"].get("devices", [])]
         key = "nvidia.com/gpu"
         return status["capacity"][key], status["allocatable"][key], names
 
@@ -179,13 +179,14 @@ def test_a_lost_node_becomes_unknown_and_comes_back(
     cluster.api.wait_gone(POD, "there")
 
 
-def test_a_node_that_is_removed_takes_its_pods_along(cluster: Cluster) -> None:
-    cluster.fake_nodes.add("gpu", count=1, channels=["device-plugin", "dra"])
-    cluster.api.create(pod("there", 1))
-    cluster.api.wait(POD, "there", until=running)
+def test_a_node_that_is_removed_takes_what_it_offered_along(cluster: Cluster) -> None:
+    cluster.fake_nodes.add("gpu", count=2, channels=["device-plugin", "dra"])
     cluster.fake_nodes.remove("gpu-0")
-    assert cluster.api.list("resource.k8s.io/v1/ResourceSlice") == []
-    cluster.api.wait_gone(POD, "there", seconds=90)
+    (node,) = cluster.api.list(NODE)
+    (slices,) = cluster.api.list("resource.k8s.io/v1/ResourceSlice")
+    (lease,) = cluster.api.list("coordination.k8s.io/v1/Lease", "kube-node-lease")
+    assert node["metadata"]["name"] == slices["spec"]["nodeName"] == "gpu-1"
+    assert lease["metadata"]["name"] == "gpu-1"
 
 
 def test_fake_nodes_that_are_killed_go_on_where_they_were(cluster: Cluster) -> None:

@@ -228,6 +228,13 @@ def _refusal(code: int, content: bytes) -> ApiError:
         return ApiError(code, "", content.decode(errors="replace"))
 
 
+def _shown(body: Object | None) -> str:
+    if body is None:
+        return "not there"
+    meta = {key: value for key, value in body["metadata"].items() if key != "managedFields"}
+    return json.dumps({**body, "metadata": meta}, indent=1)
+
+
 class Client:
     """The same calls for test functions that are not asynchronous, from any thread."""
 

@@ -26,6 +26,7 @@ log = logging.getLogger("device-plugin")
 
 RESOURCE = "nvidia.com/gpu"
 KUBELET = "kubelet.sock"
+REGISTERED = "registered as"  # in the log, once for each registration
 ENVIRONMENT = "NVIDIA_VISIBLE_DEVICES"
 
 
@@ -183,6 +184,7 @@ async def serve(directory: Path, plugin: DevicePlugin) -> None:
                 try:
                     await register(directory, endpoint)
                     registered = inode
+                    log.info("%s %s", REGISTERED, endpoint)
                 except grpc.aio.AioRpcError as error:
                     # The socket of a kubelet that is gone, or one that does not serve yet.
                     log.info("registration: %s", error.details())

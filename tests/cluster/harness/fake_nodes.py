@@ -33,6 +33,10 @@ log = logging.getLogger("fake-nodes")
 # finalizer (Job) judge by the phase. 137 is what SIGKILL leaves.
 KILLED = 137
 
+# Every Node is created with this taint, which goes when the controller manager finds it ready.
+NOT_READY = "node.kubernetes.io/not-ready"
+SCHEDULABLE_S = 60
+
 NODE_KIND = "v1/Node"
 LEASE_KIND = "coordination.k8s.io/v1/Lease"
 SLICE_KIND = "resource.k8s.io/v1/ResourceSlice"
@@ -102,7 +106,32 @@ class FakeNodeProcess:
         there_before = await self.api.every(self._register(node) for node in made)
         if any(there_before):
             await self._list()
+        await self._schedulable({node.name for node in made})
         return [node.name for node in made]
+
+    async def _schedulable(self, names: set[str]) -> None:
+        """Wait until the controller manager has taken the taint from nodes that a new node has."""
+        path = await self.api.path(NODE_KIND)
+        deadline = asyncio.get_running_loop().time() + SCHEDULABLE_S
+        while True:
+            # From the API server's cache, as this asks for all nodes.
+            answer = await self.api.send("GET", path, params={"resourceVersion": "0"})
+            nodes = msgspec.json.decode(answer, type=_NodeList).items
+            tainted = {
+                node.metadata["name"]
+                for node in nodes
+                if any(taint.get("key") == NOT_READY for taint in node.spec.taints)
+            }
+            # A cache that does not have a node yet has none of its taints either.
+            missing = names - {node.metadata["name"] for node in nodes}
+            if not (names & tainted or missing):
+                return
+            if asyncio.get_running_loop().time() > deadline:
+                raise TimeoutError(
+                    f"after {SCHEDULABLE_S} s, {len(names & tainted)} new nodes still have the "
+                    f"taint {NOT_READY}; does the controller manager run?"
+                )
+            await asyncio.sleep(0.05 + len(nodes) / 2000)
 
     async def _register(self, node: FakeNode) -> bool:
         body = fake_objects.node(node.group, node.name, node.number, len(node.healthy))
@@ -375,6 +404,19 @@ class FakeNodeProcess:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+class _NodeSpec(msgspec.Struct):
+    taints: list[dict[str, str]] = []
+
+
+class _Node(msgspec.Struct):
+    metadata: dict[str, Any]
+    spec: _NodeSpec
+
+
+class _NodeList(msgspec.Struct):
+    items: list[_Node]
 
 
 class _Event(msgspec.Struct):

@@ -166,6 +166,10 @@ class Kubelet:
         calls: list[dict[str, Any]] = control.ask(self._control, "calls")["asked"]
         return calls
 
+    def registrations(self) -> int:
+        """How often the plugin has registered, in its whole life."""
+        return self.plugin.log.read_text().count(device_plugin.REGISTERED)
+
     def restart_plugin(self) -> None:
         """Kill the plugin and start it again: the node has no devices until it registers."""
         self.plugin.kill()

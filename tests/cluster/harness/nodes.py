@@ -47,7 +47,7 @@ class FakeNodes:
         labels: Mapping[str, str] | None = None,
         taints: Sequence[Mapping[str, str]] = (),
     ) -> list[str]:
-        """Add nodes GROUP-0 ... GROUP-(count-1); returns their names.
+        """Add nodes GROUP-0 ... GROUP-(count-1) and wait until pods may go there; their names.
 
         channels: "device-plugin" (capacity `nvidia.com/gpu`), "dra" (a ResourceSlice of the driver
         gpu.nvidia.com, and the DeviceClass of that name), or both: then the same devices are

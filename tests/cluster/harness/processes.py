@@ -155,7 +155,7 @@ def keep_logs(directory: Path) -> None:
 
 
 def sweep() -> None:
-    """Remove directories of clusters whose supervisor was killed."""
+    """Remove what clusters left whose supervisor was killed."""
     for directory in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         # Without a lock file it is a cluster that is just being made.
         if not (directory / supervisor.LOCK).exists():
@@ -163,5 +163,14 @@ def sweep() -> None:
         with contextlib.suppress(FileNotFoundError, PermissionError):
             lock = supervisor.hold(directory)
             if lock is not None:
+                _kill_in(directory)
                 shutil.rmtree(directory, ignore_errors=True)
                 os.close(lock)
+
+
+def _kill_in(directory: Path) -> None:
+    """Kill processes that work in a directory: what children of a cluster's processes were."""
+    for each in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+            if (each / "cwd").readlink().is_relative_to(directory):
+                os.kill(int(each.name), signal.SIGKILL)

@@ -4,7 +4,8 @@ A pytest that is killed runs no teardown. So every process of a cluster is a chi
 program, which does nothing but start and signal children as its standard input says. When that
 input ends, for whatever reason, it kills the children, waits for them, and removes the cluster's
 directory. Should it be killed itself, the kernel kills the children (PR_SET_PDEATHSIG), and the
-next cluster on this machine removes the directory, whose lock nobody holds any more.
+next cluster on this machine removes the directory, whose lock nobody holds any more, and what still
+works in it.
 
 One request a line, one answer a line, both JSON:
 
