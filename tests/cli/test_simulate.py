@@ -1,20 +1,25 @@
+import contextlib
 import csv
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.cli.app import ASKED_WRONGLY, DONE, FAILED, run
+from shoal.cli.app import ASKED_WRONGLY, DONE, FAILED, INTERRUPTED, run
 from shoal.cli.errors import UsageError
 from shoal.cli.simulate import parse_policies, parse_seeds
 from shoal.core.policies import POLICIES
 from shoal.simulation.results import seeds_text
+
+SHOAL = str(Path(sys.executable).with_name("shoal"))
 
 Capture = pytest.CaptureFixture[str]
 
@@ -64,8 +69,7 @@ def test_csv_has_a_header_and_a_row_for_each_load(files: list[str], capsys: Capt
 def test_the_table_is_plain_text_when_piped(files: list[str], capsys: Capture) -> None:
     assert run("shoal", ["simulate", *files, "--policy", "pack,spread", "--seeds", "1,2"]) == DONE
     out, err = capsys.readouterr()
-    assert out.startswith("mixed: 5 nodes, 20 devices;")
-    assert "mean of seeds 1-2" in out
+    assert out.startswith("mixed: 5 nodes, 20 devices, mean of seeds 1-2\n")
     assert "±" in out
     assert "\x1b" not in out
     assert not err
@@ -179,21 +183,65 @@ def test_every_policy_is_in_the_help(capsys: Capture) -> None:
     assert parse_policies(",".join(POLICIES)) == list(POLICIES)
 
 
+class Terminal:
+    """A terminal that a command writes to, read all the time so that the command never waits."""
+
+    def __init__(self) -> None:
+        self._master, self.command_side = pty.openpty()
+        self.seen = ""
+        self._changed = threading.Condition()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        with contextlib.suppress(OSError):  # the other side is closed
+            while text := os.read(self._master, 10_000):
+                with self._changed:
+                    self.seen += text.decode()
+                    self._changed.notify()
+        os.close(self._master)
+
+    def wait_for(self, text: str) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: text in self.seen, timeout=60)
+
+    def close(self) -> str:
+        os.close(self.command_side)
+        self._reader.join()
+        return self.seen
+
+
 def test_a_person_at_a_terminal_sees_a_bar_that_leaves_the_output_clean(files: list[str]) -> None:
-    master, terminal = pty.openpty()
-    shoal = str(Path(sys.executable).with_name("shoal"))
+    terminal = Terminal()
     answer = subprocess.run(
-        [shoal, "simulate", *files, "--policy", "pack,spread", "-o", "json"],
+        [SHOAL, "simulate", *files, "--policy", "pack,spread", "-o", "json"],
         stdout=subprocess.PIPE,
-        stderr=terminal,
+        stderr=terminal.command_side,
         check=True,
         text=True,
     )
-    os.close(terminal)
-    seen = os.read(master, 100_000).decode()
-    os.close(master)
-    assert "2/2" in seen
+    assert "2/2" in terminal.close()
     assert len([json.loads(line) for line in answer.stdout.splitlines()]) == 2
+
+
+def test_an_interrupt_ends_it_with_a_sentence_and_no_output(repository: Path) -> None:
+    folder = repository / "examples" / "openb"
+    files = ["--nodes", str(folder / "nodes.csv"), "--pods", str(folder / "pods.csv")]
+    terminal = Terminal()
+    with subprocess.Popen(
+        [SHOAL, "simulate", *files, "--policy", "random", "--seeds", "1-99", "--processes", "2"],
+        stdout=subprocess.PIPE,
+        stderr=terminal.command_side,
+        start_new_session=True,
+    ) as process:
+        terminal.wait_for("1/99")
+        os.killpg(process.pid, signal.SIGINT)
+        out, _ = process.communicate()
+    seen = terminal.close()
+    assert process.returncode == INTERRUPTED
+    assert not out
+    assert "shoal: interrupted." in seen
+    assert "Traceback" not in seen
 
 
 def test_the_example_of_the_documentation_runs(

@@ -23,6 +23,8 @@ TABLE_LOADS = (80, 90, 95, 100, 130)
 PIPED_WIDTH = 200
 """Columns of a table that goes to a file or another program, wide enough to cut nothing."""
 
+WIDTH_WITH_DEVIATIONS = 110
+
 _SEEDS = re.compile(r"([0-9]{1,19})(?:-([0-9]{1,19}))?")
 
 
@@ -182,33 +184,36 @@ def _print_table(trace: "Trace", runs: "Sequence[Run]") -> None:
 
     from shoal.simulation.results import by_policy, seeds_text, spread
 
+    console = Console() if sys.stdout.isatty() else Console(width=PIPED_WIDTH)
+    deviations = console.width >= WIDTH_WITH_DEVIATIONS
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("policy")
+    table.add_column("policy", no_wrap=True)
     for load in TABLE_LOADS:
-        table.add_column(f"at {load} %", justify="right")
-    table.add_column("failed at 100 %", justify="right")
+        table.add_column(f"{load} %", justify="right")
+    table.add_column("failed", justify="right")
     table.add_column("seconds", justify="right")
     for policy, own in by_policy(runs).items():
-        allocated = [spread([run.curves.allocated_pct for run in own], x) for x in TABLE_LOADS]
+        points = [spread([run.curves.allocated_pct for run in own], x) for x in TABLE_LOADS]
+        cells = [_cell(point, 2, deviations=deviations) for point in points]
         failed = spread([run.curves.failed for run in own], 100)
         seconds = sum(run.seconds for run in own) / len(own)
-        cells = [*(_cell(each, 2) for each in allocated), _cell(failed, 0), f"{seconds:.1f}"]
-        table.add_row(policy, *cells)
+        failed_cell = _cell(failed, 0, deviations=deviations)
+        table.add_row(policy, *cells, failed_cell, f"{seconds:.1f}")
     devices = sum(len(node.devices) for node in trace.nodes)
     seeds = {run.seed for run in runs}
-    console = Console() if sys.stdout.isatty() else Console(width=PIPED_WIDTH)
     console.print(
-        f"{trace.workload}: {len(trace.nodes):,} nodes, {devices:,} devices; percent of devices"
-        " allocated when so much had arrived,",
-        f"mean of {'seed' if len(seeds) == 1 else 'seeds'} {seeds_text(seeds)}",
+        f"{trace.workload}: {len(trace.nodes):,} nodes, {devices:,} devices,"
+        f" {'seed' if len(seeds) == 1 else 'mean of seeds'} {seeds_text(seeds)}\n"
+        "Percent of devices allocated when so much was asked for; failed pods at 100 %",
         highlight=False,
         markup=False,
     )
     console.print(table)
 
 
-def _cell(point: "Spread | None", decimals: int) -> str:
+def _cell(point: "Spread | None", decimals: int, *, deviations: bool) -> str:
     if point is None:
         return "-"
-    deviation = f" ± {point.deviation:.{decimals}f}" if point.least != point.most else ""
+    shown = deviations and point.least != point.most
+    deviation = f" ± {point.deviation:.{decimals}f}" if shown else ""
     return f"{point.mean:,.{decimals}f}{deviation}"

@@ -2,9 +2,11 @@
 
 import multiprocessing
 import signal
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from shoal.simulation.results import Run
@@ -40,10 +42,12 @@ def run_all(
             runs.append(run(trace, job.policy, job.seed))
             advance()
         return runs
+    others = multiprocessing.active_children()
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(processes, context, initializer=_prepare, initargs=(trace,))
     try:
-        futures = [pool.submit(_work, job) for job in jobs]
+        with _interrupts_kept_from_children():
+            futures = [pool.submit(_work, job) for job in jobs]
         for future in futures:
             future.add_done_callback(lambda done: _count(done, advance))
         return [future.result() for future in futures]
@@ -52,8 +56,30 @@ def run_all(
             "a process that made runs was ended, perhaps for want of memory;"
             " try again with fewer --processes."
         ) from None
+    except KeyboardInterrupt:
+        for process in multiprocessing.active_children():
+            if process not in others:
+                process.terminate()  # what it was at is of no use any more
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _interrupts_kept_from_children() -> Iterator[None]:
+    """Let processes that start meanwhile be deaf to interrupts; who started them ends them.
+
+    A terminal interrupts all of them at once, and each would complain. Only the main thread of a
+    process is interrupted, and only it can say so.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 def _count(done: "Future[Run]", advance: Callable[[], None]) -> None:
@@ -66,8 +92,6 @@ _trace: list[Trace] = []
 
 
 def _prepare(trace: Trace) -> None:
-    # An interrupt ends a process at once: there is nothing to save.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
     _trace[:] = [trace]
 
 
