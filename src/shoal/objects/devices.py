@@ -127,9 +127,9 @@ def device_names(
 
     A count of 0 asks for nothing and is left out, as Kubernetes allows it.
     """
-    given = {**container.resources.requests, **container.resources.limits}
-    if claimed is not None:
-        given |= claimed.asked.get(container.name, {})
+    replaced = claimed.asked.get(container.name, {}) if claimed is not None else {}
+    # What stands under the limits counts: nobody makes his pod smaller by an annotation.
+    given = {**replaced, **container.resources.requests, **container.resources.limits}
     found: dict[str, str] = {}
     for key, value in given.items():
         if key.startswith(PREFIX):

@@ -1,0 +1,180 @@
+"""All objects that admission needs in one cluster, and the rights of who works with them.
+
+`installation` makes them; `install` applies them and `uninstall` takes them away. The Helm chart
+renders the same objects.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from shoal.catalog.names import Names
+from shoal.kubernetes.admission import names as known
+from shoal.kubernetes.admission import policies
+from shoal.kubernetes.admission.keeper import SECRET
+from shoal.kubernetes.admission.kinds import INSTALLED
+from shoal.kubernetes.admission.policies import Manifest, Scope
+from shoal.kubernetes.admission.webhooks import Target, configurations
+from shoal.kubernetes.client import Client
+from shoal.kubernetes.errors import NotFoundError
+from shoal.texts.language import Language
+
+FIELD_MANAGER: Final = "shoal-installation"
+
+NAMES: Final = (
+    *(known.CONFIGURATION, known.GATE_POLICY, known.GATED_POLICY, known.GUARD_POLICY),
+    *(known.FORM_POLICY, known.DEBUG_POLICY, known.CLAIMS_POLICY, known.JOBS_POLICY),
+    known.NAMESPACES_POLICY,
+)
+"""Names of all objects that are ever installed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    """Where Shoal runs and as whom.
+
+    Attributes:
+        namespace: of its processes, which is never managed.
+        service_accounts: those that may lift the gate and make claims.
+        spared: further namespaces that are never managed.
+    """
+
+    namespace: str = "shoal"
+    service_accounts: tuple[str, ...] = ("shoal-scheduler",)
+    spared: tuple[str, ...] = ("kube-system", "kube-node-lease", "kube-public")
+
+    @property
+    def usernames(self) -> tuple[str, ...]:
+        """The service accounts as Kubernetes names users."""
+        prefix = f"system:serviceaccount:{self.namespace}:"
+        return tuple(prefix + name for name in self.service_accounts)
+
+    def scope(self, language: Language = Language.ENGLISH) -> Scope:
+        """Where policies act, and for whom they make way."""
+        return Scope(self.usernames, (self.namespace, *self.spared), language)
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """What one process must be allowed to do.
+
+    `names` narrows it to objects of these names; `namespaced` to Shoal's own namespace.
+    """
+
+    process: str
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+    names: tuple[str, ...] = ()
+    namespaced: bool = False
+    reason: str = ""
+
+
+RIGHTS: Final = (
+    Right(
+        "webhook",
+        "",
+        "secrets",
+        ("get", "patch"),
+        (SECRET,),
+        namespaced=True,
+        reason="its certificate",
+    ),
+    # A name cannot narrow the right to create.
+    Right("webhook", "", "secrets", ("create",), namespaced=True, reason="its first certificate"),
+    *(
+        Right(
+            "webhook",
+            "admissionregistration.k8s.io",
+            resource,
+            ("get", "patch"),
+            (known.CONFIGURATION,),
+            reason="to tell API servers whom to trust when the certificate is renewed",
+        )
+        for resource in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+    ),
+    Right("scheduler", "", "pods", ("get", "list", "watch", "patch"), reason="to lift the gate"),
+    Right(
+        "scheduler",
+        "resource.k8s.io",
+        "resourceclaims",
+        ("get", "list", "watch", "create", "delete"),
+        reason="the claims that pods name",
+    ),
+    Right("scheduler", "", "namespaces", ("get", "list", "watch"), reason="mode and channel"),
+    Right("release", "", "namespaces", ("list", "patch"), reason="to stop managing them"),
+    Right("release", "", "pods", ("list", "patch"), reason="to lift every gate"),
+    Right("release", "resource.k8s.io", "resourceclaims", ("create",), reason="claims without pin"),
+    Right("release", "resource.k8s.io", "deviceclasses", ("list",), reason="claims without pin"),
+    *(
+        Right(
+            "release",
+            "admissionregistration.k8s.io",
+            kind.plural,
+            ("get", "delete"),
+            NAMES,
+            reason="to take admission away",
+        )
+        for kind in INSTALLED
+    ),
+)
+"""Every (verb, resource) that the admission half needs, by process. `release` is whoever runs
+`shoal release`: no account of Shoal's has its rights."""
+
+
+def installation(
+    version: tuple[int, int],
+    names: Names,
+    accounts: Accounts,
+    target: Target,
+    *,
+    language: Language = Language.ENGLISH,
+) -> list[Manifest]:
+    """The objects for a cluster, guards last, so that what they ask for exists before they do.
+
+    Args:
+        version: of the API server, such as (1, 37).
+        names: of the catalogue that the processes use.
+        accounts: where Shoal runs and as whom.
+        target: where the webhook answers.
+        language: of what the API server says in Shoal's name.
+    """
+    scope = accounts.scope(language)
+    has_policy = version >= known.MUTATING_POLICY_SINCE
+    objects = configurations(names, scope, target, gates=not has_policy)
+    if has_policy:
+        objects += policies.gating(names, scope)
+    return objects + policies.validating(names, scope)
+
+
+async def install(client: Client, objects: Sequence[Manifest]) -> None:
+    """Create them, or make them so; what others added to them stays. Raises KubernetesError."""
+    kinds = {kind.name: kind for kind in INSTALLED}
+    for each in objects:
+        body: dict[str, Any] = {
+            key: value for key, value in each.items() if key not in ("apiVersion", "kind")
+        }
+        await client.apply(
+            kinds[each["kind"]],
+            each["metadata"]["name"],
+            body,
+            manager=FIELD_MANAGER,
+            force=True,
+        )
+
+
+async def uninstall(client: Client) -> int:
+    """Take them away, guards first; returns how many there were. Raises KubernetesError.
+
+    Kinds that the server does not have, and objects that are gone already, are passed over.
+    """
+    removed = 0
+    for kind in INSTALLED:
+        for name in NAMES:
+            try:
+                found = await client.get(kind, name)
+                await client.delete(kind, name, uid=found.uid)
+            except NotFoundError:
+                continue
+            removed += 1
+    return removed

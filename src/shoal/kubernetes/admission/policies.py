@@ -1,0 +1,351 @@
+"""Admission policies: the gate, and what guards it. They run inside the API server.
+
+A policy refuses in one sentence of `texts.admission`. None of them matches outside managed
+namespaces, but the one that keeps namespaces' own labels legible, and the one that keeps the names
+of Shoal's claims. Facts: design of the gate by ApplyConfiguration and of its guard were tried on
+Kubernetes 1.37; `namespaceObject` and messages are those of `admissionregistration.k8s.io/v1`.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from shoal.catalog.names import Names
+from shoal.kubernetes.admission import expressions as cel
+from shoal.kubernetes.admission import names as known
+from shoal.model.workload import WorkloadType
+from shoal.objects import annotations as keys
+from shoal.texts.admission import Rule, rule_text
+from shoal.texts.language import Language
+
+Manifest = dict[str, Any]
+
+API: Final = "admissionregistration.k8s.io/v1"
+
+FOREIGN_MARKS: Final = (
+    r"hami\.io/(.*-)?(devices-to-allocate|devices-allocated)",
+    r"hami\.io/(vgpu-node|vgpu-time|bind-time|bind-phase|webhook)",
+    r"volcano\.sh/(devices-to-allocate|vgpu-node|vgpu-time|bind-time|bind-phase)",
+    "runai-gpu-group",
+    "ALIYUN_COM_GPU_MEM_(IDX|POD|DEV|ASSIGNED|ASSUME_TIME)",
+    r"scheduling\.koordinator\.sh/device-allocated",
+    r"tencent\.com/(gpu-assigned|predicate-gpu-idx-[0-9]+)",
+)
+"""Keys by which HAMi, Volcano, KAI, gpushare, Koordinator and gpu-manager note allocations, and
+HAMi's mark to leave a pod alone."""
+
+_QUANTITY: Final = r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[kMGTPE]|[eE][+]?[0-9]+)?$"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where policies act and who may do what they forbid.
+
+    Attributes:
+        usernames: Shoal's own accounts, as Kubernetes names users.
+        spared: namespaces that are never managed, whatever their labels say.
+        language: of the sentences.
+    """
+
+    usernames: tuple[str, ...]
+    spared: tuple[str, ...]
+    language: Language = Language.ENGLISH
+
+    def managed(self, **channel: Sequence[str]) -> Manifest:
+        """Select managed namespaces, all or those of a channel (`In` or `NotIn` its values)."""
+        tests: list[Manifest] = [
+            {"key": known.MODE, "operator": "In", "values": [known.MANAGE]},
+            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": [*self.spared]},
+        ]
+        for operator, values in channel.items():
+            tests.append({"key": known.CHANNEL, "operator": operator, "values": [*values]})
+        return {"matchExpressions": tests}
+
+
+def gating(names: Names, scope: Scope) -> list[Manifest]:
+    """The policy that adds the gate, with its binding (Kubernetes 1.36 and later)."""
+    gate = f"Object.spec.schedulingGates{{name: {cel.text(known.GATE)}}}"
+    spec = {
+        "failurePolicy": "Fail",
+        "reinvocationPolicy": "Never",
+        "matchConstraints": _matches(scope.managed(), "CREATE", "pods"),
+        "matchConditions": [
+            {"name": "asks-for-accelerators", "expression": cel.asks(names)},
+            {"name": "is-not-bound", "expression": f"!{cel.has_node()}"},
+            {"name": "has-no-gate", "expression": f"!{cel.has_gate()}"},
+        ],
+        "mutations": [
+            {
+                "patchType": "ApplyConfiguration",
+                "applyConfiguration": {
+                    "expression": f"Object{{spec: Object.spec{{schedulingGates: [{gate}]}}}}"
+                },
+            }
+        ],
+    }
+    return [
+        _object("MutatingAdmissionPolicy", known.GATE_POLICY, spec),
+        _object(
+            "MutatingAdmissionPolicyBinding",
+            known.GATE_POLICY,
+            {"policyName": known.GATE_POLICY},
+        ),
+    ]
+
+
+def validating(names: Names, scope: Scope) -> list[Manifest]:
+    """All validating policies with their bindings.
+
+    A policy about a resource that the cluster does not serve matches nothing.
+    """
+    policies = [
+        _gated(names, scope),
+        _guard(scope),
+        _form(scope),
+        _debug(scope),
+        _jobs(scope),
+        _claims(scope),
+        _namespaces(scope),
+    ]
+    return [each for policy in policies for each in policy]
+
+
+def _gated(names: Names, scope: Scope) -> list[Manifest]:
+    """No pod that asks for accelerators passes without the gate, or unswapped on the DRA channel.
+
+    This closes when whatever adds the gate, or swaps, is away or was overtaken by another webhook.
+    """
+    asked = f"({cel.limits_ask(names)} || ({cel.annotations_ask()} && !{cel.claims_ask()}))"
+    return _policy(
+        known.GATED_POLICY,
+        _matches(scope.managed(), "CREATE", "pods"),
+        [
+            _held(scope, Rule.NO_NODE_NAME, f"!{cel.has_node()}"),
+            # A pod that names its node cannot have a gate; the rule above speaks for it.
+            _held(scope, Rule.GATED, f"{cel.has_node()} || {cel.has_gate()}"),
+            _held(scope, Rule.SWAPPED, f"{cel.has_node()} || !{_on_dra()} || !{asked}"),
+        ],
+        [
+            {"name": "asks-for-accelerators", "expression": cel.asks(names)},
+            {"name": "is-not-a-kubelets-own", "expression": f"!{cel.is_mirror()}"},
+        ],
+    )
+
+
+def _guard(scope: Scope) -> list[Manifest]:
+    """Nobody else lifts the gate or changes what a pod was planned with."""
+    return _policy(
+        known.GUARD_POLICY,
+        _matches(scope.managed(), "UPDATE", "pods"),
+        [
+            _held(scope, Rule.GATE_STAYS, f"!{cel.has_gate('oldObject')} || {cel.has_gate()}"),
+            _held(scope, Rule.MARKS_STAY, cel.keeps_ours("annotations")),
+            _held(scope, Rule.MARKS_STAY, cel.keeps_ours("labels")),
+        ],
+        [{"name": "is-not-shoal", "expression": cel.by_others(scope.usernames)}],
+    )
+
+
+def _form(scope: Scope) -> list[Manifest]:
+    """What people may write on a pod, and what nobody may."""
+    ours = [*keys.WRITTEN_BY_PEOPLE, keys.CLAIM]
+    rules = [
+        _held(
+            scope,
+            Rule.KNOWN_KEYS,
+            _no_key(
+                "annotations",
+                f"k.startsWith({cel.text(keys.PREFIX)}) && !(k in {cel.listed(ours)})",
+            ),
+        ),
+        _held(scope, Rule.KNOWN_KEYS, _noted_for_a_claim()),
+        _held(scope, Rule.NO_LABELS, f"!{cel.carries_ours('labels')}"),
+        *(_held(scope, rule, _formed(key, form)) for rule, key, form in _forms()),
+        _held(
+            scope,
+            Rule.NO_DEVICE_VARIABLES,
+            f"!{cel.any_container(cel.takes_devices_unasked())}",
+        ),
+        *(
+            _held(scope, Rule.NO_FOREIGN_MARKS, _no_key(field, f"k.matches({_foreign()})"))
+            for field in ("annotations", "labels")
+        ),
+        _held(scope, Rule.NO_CLAIM_OF_OTHERS, _own_claim()),
+    ]
+    matches = _matches(scope.managed(), "CREATE", "pods")
+    not_mirror = {"name": "is-not-a-kubelets-own", "expression": f"!{cel.is_mirror()}"}
+    return _policy(known.FORM_POLICY, matches, rules, [not_mirror])
+
+
+def _debug(scope: Scope) -> list[Manifest]:
+    """A debug container takes no devices on the side."""
+    test = cel.containers("ephemeralContainers", cel.takes_devices_unasked())
+    return _policy(
+        known.DEBUG_POLICY,
+        _matches(scope.managed(), "UPDATE", "pods/ephemeralcontainers"),
+        [_held(scope, Rule.NO_DEVICE_VARIABLES, f"!{test}")],
+    )
+
+
+def _jobs(scope: Scope) -> list[Manifest]:
+    """What a Job was planned with stays."""
+    return _policy(
+        known.JOBS_POLICY,
+        _matches(scope.managed(), "UPDATE", "jobs", group="batch"),
+        [
+            _held(scope, Rule.MARKS_STAY, cel.keeps_ours("annotations")),
+            _held(scope, Rule.MARKS_STAY, cel.keeps_ours("labels")),
+        ],
+        [{"name": "is-not-shoal", "expression": cel.by_others(scope.usernames)}],
+    )
+
+
+def _claims(scope: Scope) -> list[Manifest]:
+    """Nobody else makes a claim under a name that a pod of Shoal waits for."""
+    return _policy(
+        known.CLAIMS_POLICY,
+        _matches({}, "CREATE", "resourceclaims", group="resource.k8s.io"),
+        [
+            _held(
+                scope,
+                Rule.CLAIM_NAMES,
+                "!has(object.metadata.name) || "
+                f"!object.metadata.name.endsWith({cel.text(known.CLAIM_SUFFIX)})",
+            )
+        ],
+        [{"name": "is-not-shoal", "expression": cel.by_others(scope.usernames)}],
+    )
+
+
+def _namespaces(scope: Scope) -> list[Manifest]:
+    """A misspelt mode would leave a namespace unmanaged without a word."""
+    rules = [
+        _held(scope, rule, _one_of("labels", label, values))
+        for rule, label, values in (
+            (Rule.MODE, known.MODE, (known.OBSERVE, known.MANAGE)),
+            (Rule.CHANNEL, known.CHANNEL, (known.DEVICE_PLUGIN, known.DRA)),
+        )
+    ]
+    matches = _matches({}, "CREATE", "namespaces")
+    matches["resourceRules"][0]["operations"] = ["CREATE", "UPDATE"]
+    carries = {"name": "carries-a-label-of-ours", "expression": cel.carries_ours("labels")}
+    return _policy(known.NAMESPACES_POLICY, matches, rules, [carries])
+
+
+def _forms() -> list[tuple[Rule, str, str]]:
+    """The form of each annotation's value; the webhook says more of each."""
+    types = "|".join(each.value for each in WorkloadType)
+    return [
+        (Rule.MEMORY, keys.MEMORY, _QUANTITY),
+        (Rule.COMPUTE, keys.COMPUTE, f"^({keys.PERCENTAGE_FORM})$"),
+        (Rule.DEVICES, keys.DEVICES, f"^({keys.COUNT_FORM})$"),
+        (Rule.WORDS, keys.ACCELERATORS, f"^({keys.WORDS_FORM})$"),
+        (Rule.WORDS, keys.LINKS, f"^({keys.WORDS_FORM})$"),
+        (Rule.QUEUE, keys.QUEUE, f"^({keys.QUEUE_FORM})$"),
+        (Rule.TYPE, keys.TYPE, f"^({types})$"),
+        (Rule.RECREATE, keys.RECREATE, "^(true|false)$"),
+    ]
+
+
+def _formed(key: str, form: str) -> str:
+    value = f"object.metadata.annotations[{cel.text(key)}]"
+    return (
+        f"!has(object.metadata.annotations) || !({cel.text(key)} in object.metadata.annotations)"
+        f" || {value}.matches({cel.text(form)})"
+    )
+
+
+def _one_of(field: str, key: str, values: Sequence[str]) -> str:
+    where = f"object.metadata.{field}"
+    return (
+        f"!has({where}) || !({cel.text(key)} in {where}) || "
+        f"{where}[{cel.text(key)}] in {cel.listed(values)}"
+    )
+
+
+def _no_key(field: str, test: str) -> str:
+    where = f"object.metadata.{field}"
+    return f"!has({where}) || !{where}.exists(k, {test})"
+
+
+def _own_claim() -> str:
+    """A claim of Shoal's is named only as the webhook names it: in its entry and its annotation."""
+    noted = (
+        "has(object.metadata.annotations) && "
+        f"{cel.text(keys.CLAIM)} in object.metadata.annotations && "
+        f"object.metadata.annotations[{cel.text(keys.CLAIM)}]"
+        ".contains('\"' + c.resourceClaimName + '\"')"
+    )
+    return (
+        "!has(object.spec.resourceClaims) || object.spec.resourceClaims.all(c, "
+        f"!{cel.claim_is_ours('c')} || (c.name == {cel.text(known.CLAIM_ENTRY)} && {noted}))"
+    )
+
+
+def _noted_for_a_claim() -> str:
+    """The webhook's annotation stands only beside the entry that it was written with."""
+    return (
+        f"!has(object.metadata.annotations) || !({cel.text(keys.CLAIM)} in "
+        f"object.metadata.annotations) || ({_on_dra()} && has(object.spec.resourceClaims) && "
+        f"object.spec.resourceClaims.exists(c, {cel.claim_is_ours('c')}))"
+    )
+
+
+def _on_dra() -> str:
+    """Whether the pod's namespace has the DRA channel."""
+    labels = "namespaceObject.metadata.labels"
+    return (
+        f"(has({labels}) && {cel.text(known.CHANNEL)} in {labels} && "
+        f"{labels}[{cel.text(known.CHANNEL)}] == {cel.text(known.DRA)})"
+    )
+
+
+def _foreign() -> str:
+    return cel.text("^(" + "|".join(FOREIGN_MARKS) + ")$")
+
+
+def _matches(namespaces: Manifest, operation: str, resource: str, group: str = "") -> Manifest:
+    rule = {
+        "apiGroups": [group],
+        "apiVersions": ["*"],
+        "operations": [operation],
+        "resources": [resource],
+    }
+    return {"resourceRules": [rule]} | ({"namespaceSelector": namespaces} if namespaces else {})
+
+
+def _held(scope: Scope, rule: Rule, expression: str) -> Manifest:
+    text = rule_text(rule, scope.language)
+    return {"expression": expression, "message": text, "reason": "Forbidden"}
+
+
+def _policy(
+    name: str, matches: Manifest, rules: Sequence[Manifest], conditions: Sequence[Manifest] = ()
+) -> list[Manifest]:
+    spec: Manifest = {
+        "failurePolicy": "Fail",
+        "matchConstraints": matches,
+        "validations": [*rules],
+    }
+    if conditions:
+        spec["matchConditions"] = [*conditions]
+    binding = {"policyName": name, "validationActions": ["Deny"]}
+    return [
+        _object("ValidatingAdmissionPolicy", name, spec),
+        _object("ValidatingAdmissionPolicyBinding", name, binding),
+    ]
+
+
+def _object(kind: str, name: str, spec: Mapping[str, Any]) -> Manifest:
+    return {
+        "apiVersion": API,
+        "kind": kind,
+        "metadata": {"name": name, "labels": {"app.kubernetes.io/managed-by": "shoal"}},
+        "spec": dict(spec),
+    }
+
+
+def is_foreign(key: str) -> bool:
+    """Whether a label or annotation is another scheduler's note about an allocation."""
+    return re.fullmatch("|".join(FOREIGN_MARKS), key) is not None

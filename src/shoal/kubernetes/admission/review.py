@@ -1,0 +1,210 @@
+"""What the webhook answers to an AdmissionReview: a pure function of the question.
+
+Equal questions have equal answers, and answering changes nothing anywhere, so that dry runs and
+repeated calls need no care. On the DRA channel a pod's device resources are replaced by a claim
+that does not exist yet: its name is made from the pod's and the question's uid, because a pod from
+`generateName` has neither name nor uid here. What was replaced is noted in `shoal.dev/claim`.
+"""
+
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from shoal.catalog.catalog import Catalog
+from shoal.kubernetes.admission.names import CLAIM_ENTRY, CLAIM_SUFFIX, GATE
+from shoal.kubernetes.claims import claim_name, requests_of, uses_of
+from shoal.kubernetes.wire.kinds import PODS
+from shoal.kubernetes.wire.pod import Container, Pod
+from shoal.model.modes import Channel
+from shoal.model.refusal import Hint, Refusal, RefusalCode
+from shoal.objects.annotations import CLAIM, QUEUE
+from shoal.objects.devices import Claimed, device_names
+from shoal.objects.pods import Reading, Rules, reading_of
+from shoal.texts.language import Language
+from shoal.texts.refusals import hint_text, refusal_text
+
+Operation = dict[str, Any]
+"""One operation of a JSON patch (RFC 6902)."""
+
+FORBIDDEN: Final = 403
+_LONGEST_WARNING: Final = 250
+"""Longer ones are cut by clients; the API asks for 120 or less where that is possible."""
+
+
+class Question(msgspec.Struct, frozen=True, rename="camel"):
+    """The request of an AdmissionReview, `admission.k8s.io/v1`."""
+
+    uid: str = ""
+    namespace: str = ""
+    operation: str = ""
+    object: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Review(msgspec.Struct, frozen=True):
+    request: Question
+
+
+_review = msgspec.json.Decoder(_Review)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What becomes of the pod.
+
+    Attributes:
+        refusal: why it is refused; `None`: it may be created.
+        patch: how it is changed; empty: not at all.
+        hints: what the person should know.
+    """
+
+    refusal: Refusal | None = None
+    patch: tuple[Operation, ...] = ()
+    hints: tuple[Hint, ...] = ()
+
+
+PASSES: Final = Answer()
+
+
+def read_question(body: bytes) -> Question:
+    """The question in a request's body. Raises ValueError for anything else."""
+    return _review.decode(body).request
+
+
+def validate(question: Question, catalog: Catalog, rules: Rules) -> Answer:
+    """Refuse a pod whose annotations or names cannot be read, with a sentence that helps."""
+    if question.operation != "CREATE":
+        return PASSES
+    pod = PODS.read(bytes(question.object))
+    reading = _misplaced_label(pod) or reading_of(pod, catalog, rules)
+    if isinstance(reading, Refusal):
+        return Answer(reading)
+    return Answer(hints=reading.hints)
+
+
+def mutate(question: Question, catalog: Catalog, rules: Rules, *, gates: bool) -> Answer:
+    """As `validate`, and give the pod what it needs to be planned.
+
+    Args:
+        question: about the creation of a pod.
+        catalog: names that ask for devices.
+        rules: of the namespace. On the DRA channel resources become a claim.
+        gates: whether the gate is added here, because no policy adds it.
+    """
+    if question.operation != "CREATE":
+        return PASSES
+    pod = PODS.read(bytes(question.object))
+    reading = _misplaced_label(pod) or _forged(pod) or reading_of(pod, catalog, rules)
+    if isinstance(reading, Refusal):
+        return Answer(reading)
+    patch: list[Operation] = []
+    if rules.channel is Channel.DRA and reading.request.devices.count:
+        patch += _swap(question, pod, reading, catalog)
+    asks = reading.request.devices.count or pod.spec.resource_claims
+    if gates and asks and not pod.spec.node_name and not pod.has_gate(GATE):
+        patch += _add_to_list("/spec/schedulingGates", pod.spec.scheduling_gates, {"name": GATE})
+    return Answer(patch=tuple(patch), hints=reading.hints)
+
+
+def response(question: Question, answer: Answer, language: Language = Language.ENGLISH) -> bytes:
+    """The AdmissionReview that carries the answer."""
+    body: dict[str, Any] = {"uid": question.uid, "allowed": answer.refusal is None}
+    if answer.refusal is not None:
+        text = refusal_text(answer.refusal, language)
+        status = {"code": FORBIDDEN, "reason": "Forbidden", "message": text}
+        body["status"] = status | {"details": {"causes": [_cause(answer.refusal)]}}
+    if answer.patch:
+        body["patchType"] = "JSONPatch"
+        body["patch"] = b64encode(msgspec.json.encode(answer.patch)).decode()
+    if answer.hints:
+        body["warnings"] = [hint_text(hint, language)[:_LONGEST_WARNING] for hint in answer.hints]
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": body}
+    return msgspec.json.encode(review)
+
+
+def _cause(refusal: Refusal) -> dict[str, str]:
+    return {"reason": refusal.code.value, "field": refusal.field, "message": refusal.value}
+
+
+def _misplaced_label(pod: Pod) -> Refusal | None:
+    """A queue named by a label would be overlooked, as it is an annotation that names it."""
+    if QUEUE not in pod.metadata.labels:
+        return None
+    details = (("place", "annotation"), ("instead", ""))
+    return Refusal(RefusalCode.MISPLACED, QUEUE, pod.metadata.labels[QUEUE], details)
+
+
+def _forged(pod: Pod) -> Refusal | None:
+    """Marks of Shoal's on a pod that comes to the webhook for the first and only time."""
+    if CLAIM in pod.metadata.annotations:
+        return Refusal(RefusalCode.WRITTEN_BY_SHOAL, CLAIM, pod.metadata.annotations[CLAIM][:100])
+    for entry in pod.spec.resource_claims:
+        if entry.resource_claim_name.endswith(CLAIM_SUFFIX) or entry.name == CLAIM_ENTRY:
+            name = entry.resource_claim_name or entry.name
+            return Refusal(RefusalCode.WRITTEN_BY_SHOAL, "spec.resourceClaims", name)
+    return None
+
+
+def _swap(question: Question, pod: Pod, reading: Reading, catalog: Catalog) -> list[Operation]:
+    """The patch that puts a claim in the place of device resources."""
+    meta = pod.metadata
+    name = claim_name(meta.name or meta.generate_name, question.uid)
+    requests = requests_of(reading.spans)
+    spans = {span.container: span for span in reading.spans}
+    patch: list[Operation] = []
+    asked: dict[str, dict[str, str]] = {}
+    for field, group in (
+        ("initContainers", pod.spec.init_containers),
+        ("containers", pod.spec.containers),
+    ):
+        for index, container in enumerate(group):
+            if container.name not in spans:
+                continue
+            names = device_names(container, catalog.names)
+            if isinstance(names, dict) and names:
+                asked[container.name] = names
+            uses = uses_of(spans[container.name], requests)
+            at = f"/spec/{field}/{index}/resources"
+            patch += _replace(at, container, asked.get(container.name, {}), uses)
+    entry = {"name": CLAIM_ENTRY, "resourceClaimName": name}
+    patch += _add_to_list("/spec/resourceClaims", pod.spec.resource_claims, entry)
+    note = Claimed(name, asked).text()
+    if meta.annotations:
+        patch.append(_add(f"/metadata/annotations/{_escaped(CLAIM)}", note))
+    else:
+        patch.append(_add("/metadata/annotations", {CLAIM: note}))
+    return patch
+
+
+def _replace(
+    at: str, container: Container, names: Mapping[str, str], uses: Sequence[Mapping[str, str]]
+) -> list[Operation]:
+    """Take the names out of a container's resources and put its uses of the claim in."""
+    resources = container.resources
+    if not (resources.requests or resources.limits or resources.claims):
+        return [_add(at, {"claims": [*uses]})]
+    patch = [
+        {"op": "remove", "path": f"{at}/{field}/{_escaped(name)}"}
+        for field, given in (("limits", resources.limits), ("requests", resources.requests))
+        for name in names
+        if name in given
+    ]
+    for use in uses:
+        patch += _add_to_list(f"{at}/claims", resources.claims if use is uses[0] else uses, use)
+    return patch
+
+
+def _add_to_list(at: str, there: Sequence[object], item: Mapping[str, Any]) -> list[Operation]:
+    """Append to a list, which the document lacks while it is empty."""
+    return [_add(f"{at}/-", dict(item)) if there else _add(at, [dict(item)])]
+
+
+def _add(at: str, value: object) -> Operation:
+    return {"op": "add", "path": at, "value": value}
+
+
+def _escaped(key: str) -> str:
+    """A key inside a JSON pointer (RFC 6901)."""
+    return key.replace("~", "~0").replace("/", "~1")

@@ -1,0 +1,85 @@
+"""The webhook's process: HTTPS in, an answer of `review` out. It keeps nothing between calls."""
+
+import ssl
+from typing import Final, Self
+
+from aiohttp import web
+
+from shoal.catalog.catalog import Catalog
+from shoal.kubernetes.admission import names as known
+from shoal.kubernetes.admission import review
+from shoal.kubernetes.errors import WireError
+from shoal.model.modes import Channel
+from shoal.objects.pods import Rules
+from shoal.texts.language import Language
+
+LARGEST_BODY: Final = 16 << 20
+"""Bytes of a question at most; an object is at most 1.5 MiB in etcd, and comes twice."""
+
+_CHANNELS: Final = {known.DRA: Channel.DRA, known.DEVICE_PLUGIN: Channel.DEVICE_PLUGIN}
+
+
+def application(
+    catalog: Catalog, *, gates: bool, language: Language = Language.ENGLISH
+) -> web.Application:
+    """The web application.
+
+    Args:
+        catalog: names that ask for devices.
+        gates: whether the gate is added here (before Kubernetes 1.36).
+        language: of refusals and hints.
+    """
+
+    async def answer(request: web.Request) -> web.Response:
+        channel = _CHANNELS.get(request.match_info["channel"])
+        if channel is None:
+            raise web.HTTPNotFound(text="the path ends in dra or device-plugin")
+        rules = Rules(channel)
+        try:
+            question = review.read_question(await request.read())
+            if request.match_info["what"] == "mutate":
+                said = review.mutate(question, catalog, rules, gates=gates)
+            else:
+                said = review.validate(question, catalog, rules)
+        except (ValueError, WireError) as error:
+            raise web.HTTPBadRequest(text=f"this is no AdmissionReview of a pod: {error}") from None
+        body = review.response(question, said, language)
+        return web.Response(body=body, content_type="application/json")
+
+    async def healthy(_: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    app = web.Application(client_max_size=LARGEST_BODY)
+    app.router.add_post("/{what:mutate|validate}/{channel}", answer)
+    app.router.add_get("/healthz", healthy)
+    return app
+
+
+class Server:
+    """The application behind TLS; an async context manager. `port` 0 takes a free one."""
+
+    def __init__(
+        self, app: web.Application, context: ssl.SSLContext, host: str = "", port: int = 8443
+    ) -> None:
+        """Prepare; nothing listens before the context is entered."""
+        self._runner = web.AppRunner(app, access_log=None)
+        self._context = context
+        self._host = host or None
+        self._port = port
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        address: tuple[str, int] = self._runner.addresses[0]
+        return address[1]
+
+    async def __aenter__(self) -> Self:
+        """Listen."""
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self._host, self._port, ssl_context=self._context)
+        await site.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Stop listening; answers under way are given."""
+        await self._runner.cleanup()

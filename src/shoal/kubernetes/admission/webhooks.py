@@ -1,0 +1,112 @@
+"""When the API server calls the webhook, and what it does without an answer.
+
+The webhook is called for pods of managed namespaces only, and of those only for the ones that it
+has something to do with. `failurePolicy` is `Ignore` everywhere, and nothing leaks by it: on the
+DRA channel, and before Kubernetes 1.36 on both, a pod that the webhook did not treat is refused by
+the policy `gated.shoal.dev`, which cannot be away and says what happened in a sentence of ours.
+Without an answer a pod that only carries annotations passes, gated, and is judged when it is
+planned. `reinvocationPolicy` is `Never`: the webhook takes its own marks on a new pod for forged.
+"""
+
+from base64 import b64encode
+from dataclasses import dataclass
+from typing import Any, Final
+
+from shoal.catalog.names import Names
+from shoal.kubernetes.admission import expressions as cel
+from shoal.kubernetes.admission import names as known
+from shoal.kubernetes.admission.policies import API, Manifest, Scope
+
+TIMEOUT_S: Final = 5
+"""How long the API server waits: the webhook answers from memory, in milliseconds."""
+
+DRA_WEBHOOK: Final = "dra.shoal.dev"
+GATE_WEBHOOK: Final = "gate.shoal.dev"
+ANNOTATIONS_WEBHOOK: Final = "annotations.shoal.dev"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where the webhook answers: a Service of the cluster, or (for tests) a URL.
+
+    `authority` is the certificate of who signed its own, in PEM; empty while there is none yet.
+    """
+
+    namespace: str = "shoal"
+    service: str = "shoal-webhook"
+    port: int = 443
+    url: str = ""
+    authority: bytes = b""
+
+    def client_config(self, path: str) -> Manifest:
+        """What the API server needs to call `path`."""
+        config: dict[str, Any] = {}
+        if self.authority:
+            config["caBundle"] = b64encode(self.authority).decode()
+        if self.url:
+            return config | {"url": f"{self.url}{path}"}
+        service = {"namespace": self.namespace, "name": self.service, "port": self.port}
+        return config | {"service": service | {"path": path}}
+
+
+def configurations(names: Names, scope: Scope, target: Target, *, gates: bool) -> list[Manifest]:
+    """Both webhook configurations; `gates`: the webhook adds the gate, as no policy can."""
+    asks = [{"name": "asks-for-accelerators", "expression": cel.asks(names)}]
+    mutating = [
+        _webhook(DRA_WEBHOOK, target, f"/mutate/{known.DRA}", scope.managed(In=[known.DRA]), asks)
+    ]
+    if gates:
+        path = f"/mutate/{known.DEVICE_PLUGIN}"
+        others = scope.managed(NotIn=[known.DRA])
+        mutating.append(_webhook(GATE_WEBHOOK, target, path, others, asks))
+    for each in mutating:
+        each["reinvocationPolicy"] = "Never"
+    carries = cel.any_of(cel.carries_ours("annotations"), cel.carries_ours("labels"))
+    validating = _webhook(
+        ANNOTATIONS_WEBHOOK,
+        target,
+        f"/validate/{known.DEVICE_PLUGIN}",
+        scope.managed(NotIn=[known.DRA]),
+        [{"name": "carries-a-key-of-ours", "expression": carries}],
+    )
+    return [
+        _configuration("MutatingWebhookConfiguration", mutating),
+        _configuration("ValidatingWebhookConfiguration", [validating]),
+    ]
+
+
+def _webhook(
+    name: str, target: Target, path: str, namespaces: Manifest, conditions: list[Manifest]
+) -> Manifest:
+    return {
+        "name": name,
+        "clientConfig": target.client_config(path),
+        "rules": [
+            {
+                "apiGroups": [""],
+                "apiVersions": ["v1"],
+                "operations": ["CREATE"],
+                "resources": ["pods"],
+                "scope": "Namespaced",
+            }
+        ],
+        "namespaceSelector": namespaces,
+        "matchConditions": conditions,
+        "matchPolicy": "Equivalent",
+        "failurePolicy": "Ignore",
+        "sideEffects": "None",
+        "timeoutSeconds": TIMEOUT_S,
+        "admissionReviewVersions": ["v1"],
+    }
+
+
+def _configuration(kind: str, webhooks: list[Manifest]) -> Manifest:
+    return {
+        "apiVersion": API,
+        "kind": kind,
+        "metadata": {
+            "name": known.CONFIGURATION,
+            "labels": {"app.kubernetes.io/managed-by": "shoal"},
+        },
+        "webhooks": webhooks,
+    }
