@@ -28,7 +28,7 @@ def in_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
     @functools.wraps(test)
     def call(*args: P.args, **kwargs: P.kwargs) -> None:
         async def limited() -> None:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await test(*args, **kwargs)
 
         asyncio.run(limited())
@@ -288,12 +288,12 @@ class FakeApi:
         return web.json_response(self.put(resource, document), status=201)
 
     def _patch(self, resource: str, known: Document, patch: Document) -> web.Response:
-        for name in ("resourceVersion", "uid"):
-            if (
-                patch.get("metadata", {}).get(name, known["metadata"][name])
-                != known["metadata"][name]
-            ):
-                return _status(409, "Conflict", f"the {name} is another")
+        metadata, given = known["metadata"], patch.get("metadata", {})
+        if given.get("resourceVersion", metadata["resourceVersion"]) != metadata["resourceVersion"]:
+            return _status(409, "Conflict", "the object has been modified")
+        if given.get("uid", metadata["uid"]) != metadata["uid"]:
+            cause = {"reason": "FieldValueInvalid", "field": "metadata.uid"}
+            return _refused(Refusal(422, "field is immutable", "Invalid", causes=(cause,)))
         return web.json_response(self.put(resource, _merged(known, patch)))
 
     def _delete(self, resource: str, known: Document, options: Document) -> web.Response:

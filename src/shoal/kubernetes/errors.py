@@ -10,7 +10,7 @@ KubernetesError
         ForbiddenError          403
             QuotaExceededError      a ResourceQuota has no room
         NotFoundError           404
-        ConflictError           409: a precondition (uid, resourceVersion) did not hold
+        ConflictError           409, or 422 about a uid: a precondition did not hold
             AlreadyExistsError      the name is taken
         GoneError               410: the version asked for is no longer, or not yet, known
         InvalidError            422
@@ -132,7 +132,7 @@ class NotFoundError(StatusError):
 
 
 class ConflictError(StatusError):
-    """409: a precondition did not hold, or somebody else wrote in between."""
+    """A precondition (uid, resourceVersion) did not hold, or somebody wrote in between."""
 
 
 class AlreadyExistsError(ConflictError):
@@ -171,6 +171,15 @@ _BY_CODE: Final[dict[int, type[StatusError]]] = {
 }
 
 
+def _is_about_uid(status: Status) -> bool:
+    """Whether a patch was refused because another object has this name now.
+
+    For the API server a uid in a patch is a field that does not change, so it answers 422.
+    """
+    causes = status.details.causes if status.details is not None else ()
+    return any(cause.field == "metadata.uid" for cause in causes)
+
+
 def status_error(status: Status, call: str = "", *, maybe_done: bool = False) -> StatusError:
     """The error for a status: by its code, refined by its reason, causes and message."""
     kind = _BY_CODE.get(status.code, ServerError if status.code >= 500 else StatusError)
@@ -180,6 +189,8 @@ def status_error(status: Status, call: str = "", *, maybe_done: bool = False) ->
         kind = QuotaExceededError
     elif status.code == 429 and status.has_cause(CAUSE_DISRUPTION_BUDGET):
         kind = DisruptionBlockedError
+    elif status.code == 422 and _is_about_uid(status):
+        kind = ConflictError
     elif status.reason == "Expired" or status.has_cause(CAUSE_TOO_LARGE_VERSION):
         kind = GoneError
     return kind(status, call, maybe_done=maybe_done)
