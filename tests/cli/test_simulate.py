@@ -234,9 +234,12 @@ def test_an_interrupt_ends_it_with_a_sentence_and_no_output(repository: Path) ->
         stderr=terminal.command_side,
         start_new_session=True,
     ) as process:
-        terminal.wait_for("1/99")
-        os.killpg(process.pid, signal.SIGINT)
-        out, _ = process.communicate()
+        try:
+            terminal.wait_for("1/99")
+            os.killpg(process.pid, signal.SIGINT)
+            out, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
     seen = terminal.close()
     assert process.returncode == INTERRUPTED
     assert not out

@@ -17,9 +17,15 @@ DONE, FAILED, ASKED_WRONGLY, INTERRUPTED = 0, 1, 2, 130
 HELP = """Run all of an organisation's accelerators as one shared, explainable pool.
 
 Shoal decides who may use which piece of which device, and when; Kubernetes carries it out.
+
 COMMAND --help explains a command."""
 
 COMMANDS = (
+    (
+        "catalog",
+        "shoal.cli.catalog:app",
+        "What accelerators, drivers and channels can really do, with a source for every fact.",
+    ),
     (
         "simulate",
         "shoal.cli.simulate:simulate",
@@ -60,9 +66,9 @@ def run(name: str, tokens: Sequence[str]) -> int:
         app(list(tokens))
         sys.stdout.flush()
     except UnknownCommandError as error:
-        known = ", ".join(command for command, _, _ in COMMANDS)
+        names = sorted(each for each in error.app or app if not each.startswith("-"))
         found = " ".join(error.unused_tokens or tokens[:1])
-        complain(f'there is no command "{found}"; write one of: {known}.')
+        complain(f'there is no command "{found}"; write one of: {", ".join(names)}.')
         return ASKED_WRONGLY
     except UnusedCliTokensError as error:
         complain(f'did not expect "{" ".join(error.unused_tokens or ())}"; see --help.')
