@@ -12,9 +12,9 @@ from shoal.catalog.names import Names
 from shoal.kubernetes.admission import names as known
 from shoal.kubernetes.admission import policies
 from shoal.kubernetes.admission.keeper import SECRET
-from shoal.kubernetes.admission.kinds import INSTALLED
+from shoal.kubernetes.admission.kinds import INSTALLED, WEBHOOKS
 from shoal.kubernetes.admission.policies import Manifest, Scope
-from shoal.kubernetes.admission.webhooks import Target, configurations
+from shoal.kubernetes.admission.webhooks import Target, configuration
 from shoal.kubernetes.client import Client
 from shoal.kubernetes.errors import NotFoundError
 from shoal.texts.language import Language
@@ -82,16 +82,13 @@ RIGHTS: Final = (
     ),
     # A name cannot narrow the right to create.
     Right("webhook", "", "secrets", ("create",), namespaced=True, reason="its first certificate"),
-    *(
-        Right(
-            "webhook",
-            "admissionregistration.k8s.io",
-            resource,
-            ("get", "patch"),
-            (known.CONFIGURATION,),
-            reason="to tell API servers whom to trust when the certificate is renewed",
-        )
-        for resource in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+    Right(
+        "webhook",
+        WEBHOOKS.group,
+        WEBHOOKS.plural,
+        ("get", "patch"),
+        (known.CONFIGURATION,),
+        reason="to tell API servers whom to trust when the certificate is renewed",
     ),
     Right("scheduler", "", "pods", ("get", "list", "watch", "patch"), reason="to lift the gate"),
     Right(
@@ -109,7 +106,7 @@ RIGHTS: Final = (
     *(
         Right(
             "release",
-            "admissionregistration.k8s.io",
+            kind.group,
             kind.plural,
             ("get", "delete"),
             NAMES,
@@ -141,7 +138,7 @@ def installation(
     """
     scope = accounts.scope(language)
     has_policy = version >= known.MUTATING_POLICY_SINCE
-    objects = configurations(names, scope, target, gates=not has_policy)
+    objects = [configuration(names, scope, target, gates=not has_policy)]
     if has_policy:
         objects += policies.gating(names, scope)
     return objects + policies.validating(names, scope)

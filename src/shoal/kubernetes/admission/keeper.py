@@ -5,7 +5,7 @@ newest first), and while a renewal is under way what will be served (`next.crt`,
 renewal goes in steps, each safe to repeat and to break off:
 
 1. a new pair and its authority go into the Secret, beside the old ones;
-2. the webhook configurations are told of both authorities;
+2. the webhook configuration is told of both authorities;
 3. a step later, when API servers have heard of it, the new pair is served.
 
 Every write of the Secret carries the version that it was decided on, so of two replicas one wins
@@ -134,25 +134,23 @@ class Keeper:
             return await self._client.get(SECRETS, SECRET, self._namespace)
 
     async def _tell(self, authorities: bytes) -> bool:
-        """Tell both webhook configurations whom to trust; true if they knew already."""
-        wanted, knew = b64encode(authorities).decode(), True
-        for kind in WEBHOOKS:
-            try:
-                found = await self._client.get(kind, CONFIGURATION)
-            except NotFoundError:
-                continue
-            change: list[dict[str, object]] = []
-            for index, webhook in enumerate(found.webhooks):
-                if webhook.client_config.ca_bundle != wanted:
-                    at = f"/webhooks/{index}"
-                    change += [
-                        {"op": "test", "path": f"{at}/name", "value": webhook.name},
-                        {"op": "add", "path": f"{at}/clientConfig/caBundle", "value": wanted},
-                    ]
-            if change:
-                knew = False
-                await self._client.patch(kind, CONFIGURATION, change, form=PatchForm.JSON)
-        return knew
+        """Tell API servers whom to trust; true if the webhook configuration says so already."""
+        wanted = b64encode(authorities).decode()
+        try:
+            found = await self._client.get(WEBHOOKS, CONFIGURATION)
+        except NotFoundError:
+            return True
+        change: list[dict[str, object]] = []
+        for index, webhook in enumerate(found.webhooks):
+            if webhook.client_config.ca_bundle != wanted:
+                at = f"/webhooks/{index}"
+                change += [
+                    {"op": "test", "path": f"{at}/name", "value": webhook.name},
+                    {"op": "add", "path": f"{at}/clientConfig/caBundle", "value": wanted},
+                ]
+        if change:
+            await self._client.patch(WEBHOOKS, CONFIGURATION, change, form=PatchForm.JSON)
+        return not change
 
 
 def _bytes(secret: Secret, key: str) -> bytes:

@@ -28,7 +28,7 @@ class Webhook(Wire, frozen=True):
 
 
 class WebhookConfiguration(Object, frozen=True):
-    """A mutating or validating webhook configuration."""
+    """A mutating webhook configuration."""
 
     webhooks: tuple[Webhook, ...] = ()
 
@@ -40,28 +40,18 @@ class Secret(Object, frozen=True):
 
 
 SECRETS: Final = Kind(Secret, name="Secret", plural="secrets")
-_ADMISSION: Final = "admissionregistration.k8s.io"
-MUTATING_WEBHOOKS: Final = Kind(
+WEBHOOKS: Final = Kind(
     WebhookConfiguration,
     name="MutatingWebhookConfiguration",
     plural="mutatingwebhookconfigurations",
-    group=_ADMISSION,
+    group="admissionregistration.k8s.io",
     namespaced=False,
 )
-VALIDATING_WEBHOOKS: Final = Kind(
-    WebhookConfiguration,
-    name="ValidatingWebhookConfiguration",
-    plural="validatingwebhookconfigurations",
-    group=_ADMISSION,
-    namespaced=False,
-)
-
-WEBHOOKS: Final[tuple[Kind[WebhookConfiguration], ...]] = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
 INSTALLED: Final[tuple[Kind[Any], ...]] = (
     VALIDATING_POLICY_BINDINGS,
     VALIDATING_POLICIES,
     MUTATING_POLICY_BINDINGS,
     MUTATING_POLICIES,
-    *WEBHOOKS,
+    WEBHOOKS,
 )
 """Kinds of what is installed, in the order in which it is removed."""

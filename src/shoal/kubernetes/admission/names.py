@@ -28,7 +28,7 @@ CLAIM_SUFFIX: Final = ".shoal.dev"
 """How the names of all ResourceClaims end that Shoal makes, and no others."""
 
 CONFIGURATION: Final = "shoal"
-"""The name of both webhook configurations."""
+"""The name of the webhook configuration."""
 
 GATE_POLICY: Final = "gate.shoal.dev"
 GATED_POLICY: Final = "gated.shoal.dev"

@@ -73,22 +73,11 @@ def read_question(body: bytes) -> Question:
     return _review.decode(body).request
 
 
-def validate(question: Question, catalog: Catalog, rules: Rules) -> Answer:
-    """Refuse a pod whose annotations or names cannot be read, with a sentence that helps."""
-    if question.operation != "CREATE":
-        return PASSES
-    pod = PODS.read(bytes(question.object))
-    reading = _misplaced_label(pod) or reading_of(pod, catalog, rules)
-    if isinstance(reading, Refusal):
-        return Answer(reading)
-    return Answer(hints=reading.hints)
-
-
-def mutate(question: Question, catalog: Catalog, rules: Rules, *, gates: bool) -> Answer:
-    """As `validate`, and give the pod what it needs to be planned.
+def judge(question: Question, catalog: Catalog, rules: Rules, *, gates: bool) -> Answer:
+    """Refuse a pod that cannot be read, with a sentence that helps; else give it what it needs.
 
     Args:
-        question: about the creation of a pod.
+        question: about the creation of a pod; about anything else there is nothing to say.
         catalog: names that ask for devices.
         rules: of the namespace. On the DRA channel resources become a claim.
         gates: whether the gate is added here, because no policy adds it.

@@ -37,10 +37,7 @@ def application(
         rules = Rules(channel)
         try:
             question = review.read_question(await request.read())
-            if request.match_info["what"] == "mutate":
-                said = review.mutate(question, catalog, rules, gates=gates)
-            else:
-                said = review.validate(question, catalog, rules)
+            said = review.judge(question, catalog, rules, gates=gates)
         except (ValueError, WireError) as error:
             raise web.HTTPBadRequest(text=f"this is no AdmissionReview of a pod: {error}") from None
         body = review.response(question, said, language)
@@ -50,7 +47,7 @@ def application(
         return web.Response(text="ok")
 
     app = web.Application(client_max_size=LARGEST_BODY)
-    app.router.add_post("/{what:mutate|validate}/{channel}", answer)
+    app.router.add_post("/mutate/{channel}", answer)
     app.router.add_get("/healthz", healthy)
     return app
 

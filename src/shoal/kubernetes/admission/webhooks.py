@@ -1,11 +1,14 @@
 """When the API server calls the webhook, and what it does without an answer.
 
 The webhook is called for pods of managed namespaces only, and of those only for the ones that it
-has something to do with. `failurePolicy` is `Ignore` everywhere, and nothing leaks by it: on the
-DRA channel, and before Kubernetes 1.36 on both, a pod that the webhook did not treat is refused by
-the policy `gated.shoal.dev`, which cannot be away and says what happened in a sentence of ours.
-Without an answer a pod that only carries annotations passes, gated, and is judged when it is
-planned. `reinvocationPolicy` is `Never`: the webhook takes its own marks on a new pod for forged.
+has something to do with. `failurePolicy` is `Ignore`, and nothing leaks by it: on the DRA channel,
+and before Kubernetes 1.36 on both, a pod that the webhook did not treat is refused by the policy
+`gated.shoal.dev`, which cannot be away and says what happened in a sentence of ours. Without an
+answer a pod that only carries annotations passes, gated, and is judged when it is planned.
+
+It is a mutating webhook even where it only refuses, because those come before policies, and its
+sentence about an annotation says more than theirs. `reinvocationPolicy` is `Never`, as the webhook
+takes its own marks on a new pod for forged; what another webhook adds later, policies judge.
 """
 
 from base64 import b64encode
@@ -49,34 +52,31 @@ class Target:
         return config | {"service": service | {"path": path}}
 
 
-def configurations(names: Names, scope: Scope, target: Target, *, gates: bool) -> list[Manifest]:
-    """Both webhook configurations; `gates`: the webhook adds the gate, as no policy can."""
-    asks = [{"name": "asks-for-accelerators", "expression": cel.asks(names)}]
-    mutating = [
-        _webhook(DRA_WEBHOOK, target, f"/mutate/{known.DRA}", scope.managed(In=[known.DRA]), asks)
-    ]
-    if gates:
-        path = f"/mutate/{known.DEVICE_PLUGIN}"
-        others = scope.managed(NotIn=[known.DRA])
-        mutating.append(_webhook(GATE_WEBHOOK, target, path, others, asks))
-    for each in mutating:
-        each["reinvocationPolicy"] = "Never"
+def configuration(names: Names, scope: Scope, target: Target, *, gates: bool) -> Manifest:
+    """The webhook configuration; `gates`: the webhook adds the gate, as no policy can."""
+    asks = cel.asks(names)
     carries = cel.any_of(cel.carries_ours("annotations"), cel.carries_ours("labels"))
-    validating = _webhook(
-        ANNOTATIONS_WEBHOOK,
-        target,
-        f"/validate/{known.DEVICE_PLUGIN}",
-        scope.managed(NotIn=[known.DRA]),
-        [{"name": "carries-a-key-of-ours", "expression": carries}],
-    )
-    return [
-        _configuration("MutatingWebhookConfiguration", mutating),
-        _configuration("ValidatingWebhookConfiguration", [validating]),
+    on_dra, others = scope.managed(In=[known.DRA]), scope.managed(NotIn=[known.DRA])
+    path = f"/mutate/{known.DEVICE_PLUGIN}"
+    webhooks = [
+        _webhook(DRA_WEBHOOK, target, f"/mutate/{known.DRA}", on_dra, asks),
+        _webhook(GATE_WEBHOOK, target, path, others, cel.any_of(asks, carries))
+        if gates
+        else _webhook(ANNOTATIONS_WEBHOOK, target, path, others, carries),
     ]
+    return {
+        "apiVersion": API,
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": {
+            "name": known.CONFIGURATION,
+            "labels": {"app.kubernetes.io/managed-by": "shoal"},
+        },
+        "webhooks": webhooks,
+    }
 
 
 def _webhook(
-    name: str, target: Target, path: str, namespaces: Manifest, conditions: list[Manifest]
+    name: str, target: Target, path: str, namespaces: Manifest, condition: str
 ) -> Manifest:
     return {
         "name": name,
@@ -91,22 +91,11 @@ def _webhook(
             }
         ],
         "namespaceSelector": namespaces,
-        "matchConditions": conditions,
+        "matchConditions": [{"name": "concerns-shoal", "expression": condition}],
         "matchPolicy": "Equivalent",
         "failurePolicy": "Ignore",
+        "reinvocationPolicy": "Never",
         "sideEffects": "None",
         "timeoutSeconds": TIMEOUT_S,
         "admissionReviewVersions": ["v1"],
-    }
-
-
-def _configuration(kind: str, webhooks: list[Manifest]) -> Manifest:
-    return {
-        "apiVersion": API,
-        "kind": kind,
-        "metadata": {
-            "name": known.CONFIGURATION,
-            "labels": {"app.kubernetes.io/managed-by": "shoal"},
-        },
-        "webhooks": webhooks,
     }
