@@ -1,8 +1,9 @@
-"""What is asked for: task classes, and how often each of them arrives."""
+"""What is asked for: task classes and how often each of them arrives, given or learned; prices."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from shoal.model.request import Request
+from shoal.model.request import DeviceRequest, Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,3 +16,142 @@ class TaskClass:
 
     request: Request
     weight: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClassPrice:
+    """What room for a pod of a class is worth, in thousandths of a price unit.
+
+    A price unit is a thousandth of a device, at its full value. `worth` is what the pod brings
+    beyond what others would have paid for its place. `shortfalls` lists what it loses on an
+    accelerator against the one that suits it best; on those not listed it loses nothing.
+    """
+
+    demand: TaskClass
+    worth: int
+    shortfalls: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Prices of a fleet under a demand, and the demand that they were made from.
+
+    `scarcity` says in thousandths, by accelerator, how much of all accelerators that will do is
+    asked for by classes that ask for this one by name, when the whole fleet is asked for.
+    """
+
+    classes: tuple[ClassPrice, ...] = ()
+    scarcity: tuple[tuple[str, int], ...] = ()
+
+
+HALF_LIFE_PODS = 1000
+"""Arrivals after which an arrival counts half as much in the learned demand."""
+
+FIRST_PRICING_PODS = 20
+"""Arrivals before prices are asked for the first time; later intervals grow by half each."""
+
+LONGEST_PRICING_PODS = 800
+"""Arrivals between two askings, at most."""
+
+MOST_CLASSES = 4096
+"""Classes remembered; beyond them those with least weight are forgotten."""
+
+_UNIT = 1 << 20
+"""Weight of an arrival right after a halving."""
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What a `Demand` remembers, as a value."""
+
+    classes: tuple[TaskClass, ...] = ()
+    pods: int = 0
+    interval_pods: int = FIRST_PRICING_PODS
+    next_pricing_pods: int = FIRST_PRICING_PODS
+
+
+class Demand:
+    """The demand as learned from arrivals, in integers, so that equal arrivals teach the same.
+
+    Instead of letting every weight decay at every arrival, later arrivals weigh more, from 1 to 2
+    units over a half-life (linearly between the halvings, at most 6 % above the exponential); then
+    all weights are halved.
+    """
+
+    def __init__(self) -> None:
+        self._weights: dict[Request, int] = {}
+        self.pods = 0
+        """Pods that have arrived."""
+        self._interval_pods = FIRST_PRICING_PODS
+        self._next_pricing_pods = FIRST_PRICING_PODS
+
+    @property
+    def pricing_due(self) -> bool:
+        """Whether enough has arrived since the last pricing to ask for another."""
+        return self.pods >= self._next_pricing_pods
+
+    def arrived(self, request: Request, pods: int) -> None:
+        """Count pods of a new arrival."""
+        kind = _kind(request)
+        while pods > 0:
+            age = self.pods % HALF_LIFE_PODS
+            step = min(pods, HALF_LIFE_PODS - age)
+            weight = step * _UNIT + _UNIT * (step * age + step * (step - 1) // 2) // HALF_LIFE_PODS
+            self._weights[kind] = self._weights.get(kind, 0) + weight
+            self.pods += step
+            pods -= step
+            if self.pods % HALF_LIFE_PODS == 0:
+                self._halve()
+
+    def priced(self) -> None:
+        """Note that prices were set, and when the next are due."""
+        if self.pricing_due:
+            self._interval_pods = min(self._interval_pods * 3 // 2, LONGEST_PRICING_PODS)
+        self._next_pricing_pods = self.pods + self._interval_pods
+
+    def classes(self) -> tuple[TaskClass, ...]:
+        """What is expected, heaviest classes first."""
+        order = sorted(self._weights.items(), key=lambda item: (-item[1], repr(item[0])))
+        return tuple(TaskClass(request, weight) for request, weight in order)
+
+    def learned(self) -> Learned:
+        """Everything that is remembered."""
+        return Learned(self.classes(), self.pods, self._interval_pods, self._next_pricing_pods)
+
+    def restore(self, learned: Learned) -> None:
+        """Remember `learned` and nothing else."""
+        self._weights = {each.request: each.weight for each in learned.classes}
+        self.pods = learned.pods
+        self._interval_pods = learned.interval_pods
+        self._next_pricing_pods = learned.next_pricing_pods
+
+    def _halve(self) -> None:
+        halved = {kind: weight >> 1 for kind, weight in self._weights.items()}
+        kept = sorted(halved.items(), key=lambda item: (-item[1], repr(item[0])))[:MOST_CLASSES]
+        self._weights = {kind: weight for kind, weight in kept if weight}
+
+
+def _kind(request: Request) -> Request:
+    """The class of a request: what it takes and which accelerators it takes it from.
+
+    Labels, taints and masks decide where it may run, not what a device is worth.
+    """
+    devices = request.devices
+    accelerators = tuple(sorted(set(devices.accelerators)))
+    return Request(
+        request.cpu_milli,
+        request.memory_mib,
+        DeviceRequest(
+            devices.count, devices.whole, devices.memory_mib, devices.compute_milli, accelerators
+        ),
+    )
+
+
+def merged(classes: Iterable[TaskClass]) -> tuple[TaskClass, ...]:
+    """Classes as the learned demand would have them: equal ones are one, heaviest first."""
+    weights: dict[Request, int] = {}
+    for each in classes:
+        kind = _kind(each.request)
+        weights[kind] = weights.get(kind, 0) + each.weight
+    order = sorted(weights.items(), key=lambda item: (-item[1], repr(item[0])))
+    return tuple(TaskClass(request, weight) for request, weight in order)
