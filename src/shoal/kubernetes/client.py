@@ -249,8 +249,8 @@ class Client:
         """End a pod by the Eviction API.
 
         It heeds disruption budgets and sets the pod's condition `DisruptionTarget`. Raises
-        DisruptionBlockedError while a budget forbids it, ConflictError for another uid and
-        NotFoundError.
+        DisruptionBlockedError while a budget forbids it, ConflictError for another uid (after 10 s,
+        in which the API server repeats its own try: compare uids before) and NotFoundError.
         """
         body = {
             "apiVersion": "policy/v1",
