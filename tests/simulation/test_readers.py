@@ -316,6 +316,16 @@ def test_pods_that_never_fill_the_fleet_are_refused(tmp_path: Path) -> None:
     )
 
 
+def test_pods_too_different_to_be_measured_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shoal.simulation.readers.MOST_CLASSES_ON_NODES", 5)
+    assert complaint(tmp_path, pods=OPENB_PODS + "a,1,1,1,1000,\nb,2,1,1,1000,\n") == (
+        "pods.csv: the frequent pods ask for 2 different things, too many to be tried on each of 3"
+        " nodes; expected at most 1: round what they ask for."
+    )
+
+
 def test_a_whole_device_takes_all_its_memory(tmp_path: Path) -> None:
     pods = "name,cpu_milli,memory_mib,devices,device_memory_mib\na,1,1,1,100\n"
     assert complaint(tmp_path, pods=pods) == (

@@ -20,6 +20,7 @@ from typing import TypeVar
 from shoal.model.modes import Cap, Sharing
 from shoal.model.node import WHOLE_COMPUTE_MILLI, Device, Leaf, Node
 from shoal.model.request import DeviceRequest, Request
+from shoal.simulation.demand import task_classes
 from shoal.simulation.inflation import MOST_ARRIVALS, expected_arrivals
 from shoal.simulation.source import (
     LARGEST_ROWS,
@@ -66,6 +67,8 @@ MOST_CPU_MILLI = 10**9
 MOST_MEMORY_MIB = 10**9
 MOST_DEVICES = 1024
 MOST_COUNT = LARGEST_ROWS
+MOST_CLASSES_ON_NODES = 20_000_000
+"""Task classes times nodes; fragmentation keeps a number for each, in every process."""
 
 Made = TypeVar("Made")
 
@@ -84,6 +87,14 @@ def read_trace(nodes_file: Path, pods_file: Path) -> Trace:
             pods_file,
             f"the pods ask for so little that filling the devices of {nodes_file} takes"
             f" {arrivals} of them; expected at most {MOST_ARRIVALS}.",
+        )
+    classes = len(task_classes(trace))
+    if classes * len(nodes) > MOST_CLASSES_ON_NODES:
+        raise BadInputError(
+            pods_file,
+            f"the frequent pods ask for {classes} different things, too many to be tried on each of"
+            f" {len(nodes)} nodes; expected at most {MOST_CLASSES_ON_NODES // len(nodes)}:"
+            " round what they ask for.",
         )
     return trace
 
