@@ -28,9 +28,9 @@ SEED = 20_261_129
 DEVICES = 8
 LEVEL = 0.85
 ZONES = 16
-BUSY_ZONES = 4
+BUSY_ZONES = 5
 """Zones kept for work that asks for them by selector, and so much of it that it has to wait."""
-BUSY_LEVEL = 1.0
+BUSY_LEVEL = 1.06
 GANG = 512
 TOLERANT = (Toleration("kept", TolerationOperator.EXISTS),)
 ONE_DEVICE = Request(devices=DeviceRequest(1), tolerations=TOLERANT)

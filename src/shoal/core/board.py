@@ -87,11 +87,10 @@ class Board:
         elif rows is not None and not self._scorer.vectorised:
             rows = np.unique(rows)
         if rows is None:
-            fleet.changes.mark_read()
             self._rescore(shape, known, slice(0, fleet.size))
         else:
             self._rescore(shape, known, rows)
-        known.read = fleet.changes.head
+        known.read = fleet.changes.read()
         return known
 
     def _forget(self, known: _Scores) -> None:
@@ -142,11 +141,10 @@ class Board:
             if rows is None or len(self._rank) != fleet.capacity:
                 self._rank = np.zeros(fleet.capacity, dtype=np.int64)
                 rows = np.arange(fleet.size)
-                log.mark_read()
             for row in rows.tolist():
                 name = fleet.names[row]
                 self._rank[row] = keyed(self._seed, "node", name) if name else 0
-            self._rank_read = log.head
+            self._rank_read = log.read()
         return self._rank
 
     def _choose_leaves(self, shape: Shape, row: int, known: _Scores, uid: str) -> tuple[str, ...]:

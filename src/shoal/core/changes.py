@@ -22,7 +22,7 @@ class ChangeLog:
 
     @property
     def head(self) -> int:
-        """The position behind the newest change."""
+        """The position behind the newest change, to compare with; readers keep that of `read`."""
         return self._head
 
     def add(self, row: int) -> None:
@@ -37,19 +37,19 @@ class ChangeLog:
     def since(self, position: int) -> Rows | None:
         """Return the rows changed since `position`, or None when that is further back than known.
 
-        A row may occur more than once. The reader's new position is `head`.
+        A row may occur more than once.
         """
         ring = self._ring
         size = len(ring)
         head = self._head
         if head - position > size:
             return None
-        self._read_up_to = head
         start, end = position % size, head % size
         if head - position < size and start <= end:
             return ring[start:end].copy()
         return np.concatenate((ring[start:], ring[:end]))
 
-    def mark_read(self) -> None:
-        """Say that a reader recomputed everything and stands at `head`."""
+    def read(self) -> int:
+        """Return the position of a reader that knows everything up to now."""
         self._read_up_to = self._head
+        return self._head

@@ -66,15 +66,17 @@ class _Run:
             if entry.failed_pod is None:
                 continue
             node = entry.held[entry.failed_pod].node
-            for held in entry.held.values():
-                self._fresh[world.fleet.give_back(held)] = None
+            for pod, placement in entry.held.items():
+                row = world.fleet.give_back(entry.request_of(pod), placement)
+                self._fresh[row] = None
             self.decisions.append(Retract(f"retract/{uid}/{entry.attempt}", uid, node))
 
     def answer_newcomers(self) -> None:
         """2. Tell those who joined a sleeping group what the group was told."""
-        for group in self._world.waiting.unanswered:
+        waiting = self._world.waiting
+        for group in sorted(waiting.unanswered, key=lambda group: group.members[0]):
             if group.asleep and group.verdict is not None:
-                self._tell(tuple(group.unanswered), group.verdict)
+                self._tell(tuple(sorted(group.unanswered)), group.verdict)
 
     def start_what_fits(self) -> None:
         """3. Look at groups in the order of their first members, and start what fits.
@@ -128,7 +130,7 @@ class _Run:
             self._tell(uids, found.verdict)
         elif group.unanswered:
             started = {uid for _, _, uid in group.members[:index]}
-            news = tuple(uid for uid in group.unanswered if uid not in started)
+            news = tuple(uid for uid in sorted(group.unanswered) if uid not in started)
             if news:
                 self._tell(news, found.verdict)
 

@@ -84,12 +84,11 @@ class StaticMasks:
         rows: Rows = slice(0, fleet.size) if found is None else found
         if found is None:
             mask = np.zeros(fleet.capacity, dtype=np.bool_)
-            log.mark_read()
         passed_all = np.ones(_length(fleet, rows), dtype=np.bool_)
         for _, passed in static_tests(fleet, shape, rows):
             passed_all &= passed
         mask[rows] = passed_all
-        self._of_shape[shape] = (mask, log.head)
+        self._of_shape[shape] = (mask, log.read())
         self._of_shape.move_to_end(shape)
         if len(self._of_shape) > CACHED_BITS // fleet.capacity:
             self._of_shape.popitem(last=False)

@@ -6,7 +6,6 @@ Late and repeated events are ordinary: one about something that is gone changes 
 from dataclasses import dataclass
 
 from shoal.core.decisions import Decision
-from shoal.core.fleet import Held
 from shoal.model.node import Node
 from shoal.model.verdict import Verdict
 from shoal.model.workload import Outcome, Placement, Workload
@@ -154,7 +153,7 @@ class WorkloadRestored:
     at_us: int
     workload: Workload
     attempt: int
-    held: tuple[Held, ...]
+    placements: tuple[Placement, ...]
     started: tuple[int, ...]
     failed_pod: int | None
     refused: tuple[str, ...]

@@ -8,36 +8,19 @@ Names at the door, rows inside: rows and columns are an accident of the order of
 decision may depend on them; ties are broken by keyed ranks and by the order of leaves on a node.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from shoal.core.changes import ChangeLog
 from shoal.core.journal import Checkpoint, IntArray, Journal
 from shoal.core.labels import Labels
 from shoal.model.node import Leaf, Node, Taint
-from shoal.model.request import Request
+from shoal.model.request import DeviceRequest, Request
 from shoal.model.workload import Placement
 
 HOLDER_CLASSES = 18
 """Classes of device holders counted per node: 0 shares, k whole devices, the last one more."""
 
 NO_LEAF = Leaf("", 0, 0, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """What one pod holds on one node; the last three are per leaf, in the order of `leaves`."""
-
-    pod: int
-    node: str
-    cpu_milli: int
-    memory_mib: int
-    holder_class: int
-    leaves: tuple[str, ...] = ()
-    leaf_compute_milli: tuple[int, ...] = ()
-    leaf_memory_mib: tuple[int, ...] = ()
-    leaf_tenants: tuple[int, ...] = ()
 
 
 def holder_class(request: Request) -> int:
@@ -118,6 +101,8 @@ class Fleet:
         self.leaf_compute_free = grown("leaf_compute_free", per_leaf)
         self.leaf_memory_free = grown("leaf_memory_free", per_leaf)
         self.leaf_tenants_free = grown("leaf_tenants_free", per_leaf)
+        self.leaf_whole_holders = grown("leaf_whole_holders", per_leaf)
+        """Pods that hold the leaf whole; more than one only where it was found so."""
         self.leaf_accelerator = grown("leaf_accelerator", per_leaf)
         """Accelerator ids, 0 where there is no leaf."""
         self.leaf_device = grown("leaf_device", per_leaf)
@@ -205,43 +190,23 @@ class Fleet:
 
     # Holding ----------------------------------------------------------------------------------
 
-    def held_by(self, request: Request, placement: Placement) -> Held:
-        """Return what a pod holds once it is placed; a node not seen yet has leaves of size 0."""
-        devices = request.devices
-        row = self._row(placement.node)
-        columns = [self._column(row, leaf) for leaf in placement.leaves]
-        if devices.whole:
-            compute = tuple(int(self.leaf_compute[row, c]) for c in columns)
-            memory = tuple(int(self.leaf_memory[row, c]) for c in columns)
-            tenants = tuple(int(self.leaf_tenants[row, c]) for c in columns)
-        else:
-            compute = (devices.compute_milli,) * len(columns)
-            memory = (devices.memory_mib,) * len(columns)
-            tenants = (1,) * len(columns)
-        return Held(
-            pod=placement.pod,
-            node=placement.node,
-            cpu_milli=request.cpu_milli,
-            memory_mib=request.memory_mib,
-            holder_class=holder_class(request),
-            leaves=placement.leaves,
-            leaf_compute_milli=compute,
-            leaf_memory_mib=memory,
-            leaf_tenants=tenants,
-        )
+    def take(self, request: Request, placement: Placement) -> int:
+        """Book what a pod holds, whether or not there is room for it; return the row.
 
-    def take(self, held: Held) -> int:
-        """Book what a pod holds, whether or not it fits; return the row."""
-        row = self._row(held.node)
+        Leaves that the node does not list, or of a node not seen yet, have size 0 until they are.
+        """
+        row = self._row(placement.node)
+        for leaf in placement.leaves:
+            self._column(row, leaf)
         if not self.journal.speculating:
             self._held_pods[row] += 1
-        self._book(row, held, -1)
+        self._book(row, request, placement.leaves, -1)
         return row
 
-    def give_back(self, held: Held) -> int:
+    def give_back(self, request: Request, placement: Placement) -> int:
         """Undo `take`; return the row."""
-        row = self.row_of[held.node]
-        self._book(row, held, 1)
+        row = self.row_of[placement.node]
+        self._book(row, request, placement.leaves, 1)
         if not self.journal.speculating:
             self._held_pods[row] -= 1
             self._drop_if_unused(row)
@@ -252,33 +217,32 @@ class Fleet:
         for row in self.journal.rollback(checkpoint):
             self.changes.add(row)
 
-    def _book(self, row: int, held: Held, sign: int) -> None:
+    def _book(self, row: int, request: Request, leaves: tuple[str, ...], sign: int) -> None:
+        """Add (`sign` 1) to what is free on a row what a pod holds there, or subtract it (-1)."""
         write = self.journal.write
-        write(self.cpu_free, row, int(self.cpu_free[row]) + sign * held.cpu_milli)
-        write(self.memory_free, row, int(self.memory_free[row]) + sign * held.memory_mib)
+        write(self.cpu_free, row, int(self.cpu_free[row]) + sign * request.cpu_milli)
+        write(self.memory_free, row, int(self.memory_free[row]) + sign * request.memory_mib)
         write(self.pods_free, row, int(self.pods_free[row]) + sign)
-        if held.holder_class >= 0:
-            at = (row, held.holder_class)
+        if leaves:
+            at = (row, holder_class(request))
             write(self.holders, at, int(self.holders[at]) - sign)
-        if held.leaves:
             columns = self._columns[row]
-            for leaf, compute, memory, tenants in zip(
-                held.leaves,
-                held.leaf_compute_milli,
-                held.leaf_memory_mib,
-                held.leaf_tenants,
-                strict=True,
-            ):
-                at = (row, columns[leaf])
-                for array, amount in (
-                    (self.leaf_compute_free, compute),
-                    (self.leaf_memory_free, memory),
-                    (self.leaf_tenants_free, tenants),
-                ):
-                    if amount:
-                        write(array, at, int(array[at]) + sign * amount)
+            for leaf in leaves:
+                self._book_leaf((row, columns[leaf]), request.devices, sign)
             self._sum_leaves(row)
         self.changes.add(row)
+
+    def _book_leaf(self, at: tuple[int, int], devices: DeviceRequest, sign: int) -> None:
+        write = self.journal.write
+        compute, memory, tenants = devices.compute_milli, devices.memory_mib, 1
+        if devices.whole:
+            compute = int(self.leaf_compute[at])
+            memory = int(self.leaf_memory[at])
+            tenants = int(self.leaf_tenants[at])
+            write(self.leaf_whole_holders, at, int(self.leaf_whole_holders[at]) - sign)
+        write(self.leaf_compute_free, at, int(self.leaf_compute_free[at]) + sign * compute)
+        write(self.leaf_memory_free, at, int(self.leaf_memory_free[at]) + sign * memory)
+        write(self.leaf_tenants_free, at, int(self.leaf_tenants_free[at]) + sign * tenants)
 
     def _sum_leaves(self, row: int) -> None:
         """Bring the sums over a row's leaves up to date."""
@@ -346,14 +310,7 @@ class Fleet:
 
     def _fit_leaves(self, row: int, node: Node | None) -> None:
         """Lay out a row's leaves as `node` has them now; what is held keeps its leaf by name."""
-        holds = {
-            leaf: (
-                int(self.leaf_compute[row, c] - self.leaf_compute_free[row, c]),
-                int(self.leaf_memory[row, c] - self.leaf_memory_free[row, c]),
-                int(self.leaf_tenants[row, c] - self.leaf_tenants_free[row, c]),
-            )
-            for leaf, c in self._columns[row].items()
-        }
+        holds = {leaf: self._held_on((row, c)) for leaf, c in self._columns[row].items()}
         lost = self.lost_devices.get(node.name, frozenset()) if node else frozenset()
         layout: list[tuple[str, Leaf, str, int, bool]] = []
         for number, device in enumerate(node.devices if node else (), start=1):
@@ -377,13 +334,14 @@ class Fleet:
         self.leaves[row] = tuple(name for name, *_ in layout)
         self._columns[row] = {name: c for c, name in enumerate(self.leaves[row])}
         for c, (name, size, accelerator, number, undivided) in enumerate(layout):
-            compute, memory, tenants = holds.get(name, (0, 0, 0))
+            wholes, compute, memory, tenants = holds.get(name, (0, 0, 0, 0))
             self.leaf_compute[row, c] = size.compute_milli
             self.leaf_memory[row, c] = size.memory_mib
             self.leaf_tenants[row, c] = size.tenants
-            self.leaf_compute_free[row, c] = size.compute_milli - compute
-            self.leaf_memory_free[row, c] = size.memory_mib - memory
-            self.leaf_tenants_free[row, c] = size.tenants - tenants
+            self.leaf_whole_holders[row, c] = wholes
+            self.leaf_compute_free[row, c] = size.compute_milli * (1 - wholes) - compute
+            self.leaf_memory_free[row, c] = size.memory_mib * (1 - wholes) - memory
+            self.leaf_tenants_free[row, c] = size.tenants * (1 - wholes) - tenants
             self.leaf_accelerator[row, c] = self.accelerator_id(accelerator) if accelerator else 0
             self.leaf_device[row, c] = number
             self.leaf_undivided[row, c] = int(undivided)
@@ -391,6 +349,19 @@ class Fleet:
         self.device_count[row] = len(working)
         self._count_kinds(row, 1)
         self._sum_leaves(row)
+
+    def _held_on(self, at: tuple[int, int]) -> tuple[int, int, int, int]:
+        """Return how many pods hold a leaf whole, and the compute, memory, tenants of the others.
+
+        Who holds a leaf whole holds whatever size it has, also when that changes.
+        """
+        wholes = int(self.leaf_whole_holders[at])
+        return (
+            wholes,
+            int(self.leaf_compute[at]) * (1 - wholes) - int(self.leaf_compute_free[at]),
+            int(self.leaf_memory[at]) * (1 - wholes) - int(self.leaf_memory_free[at]),
+            int(self.leaf_tenants[at]) * (1 - wholes) - int(self.leaf_tenants_free[at]),
+        )
 
     def _leaf_arrays(self) -> tuple[IntArray, ...]:
         return (
@@ -400,6 +371,7 @@ class Fleet:
             self.leaf_compute_free,
             self.leaf_memory_free,
             self.leaf_tenants_free,
+            self.leaf_whole_holders,
             self.leaf_accelerator,
             self.leaf_device,
             self.leaf_undivided,

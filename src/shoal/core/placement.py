@@ -52,7 +52,7 @@ def place(
                 return no_place
             row, leaves = found
             placement = Placement(pod, fleet.names[row], leaves)
-            fleet.take(fleet.held_by(shape.request, placement))
+            fleet.take(shape.request, placement)
             placements.append(placement)
     fleet.journal.keep()
     placements.sort(key=lambda placement: placement.pod)

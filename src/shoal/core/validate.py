@@ -16,8 +16,12 @@ from dataclasses import dataclass
 
 from shoal.core import events as ev
 from shoal.core.decisions import Start
-from shoal.core.fleet import HOLDER_CLASSES, Fleet, Held
+from shoal.core.fleet import HOLDER_CLASSES, Fleet, holder_class
 from shoal.core.world import Entry, World
+from shoal.model.request import Request
+from shoal.model.workload import Placement
+
+Holding = tuple[Request, Placement]
 
 Debts = dict[tuple[str, str], int]
 """By how much (kind, node or leaf) is over its capacity; nothing that is not."""
@@ -43,7 +47,7 @@ class Validator:
     def __init__(self, world: World) -> None:
         self._world = world
         self._known: dict[tuple[str, str], Debt] = {}
-        self._rows_read = world.fleet.changes.head
+        self._rows_read = world.fleet.changes.read()
         self._refresh(0, range(world.fleet.size))
 
     @property
@@ -58,8 +62,7 @@ class Validator:
             raise InvariantError("a speculation was not rolled back")
         found = fleet.changes.since(self._rows_read)
         rows = range(fleet.size) if found is None else sorted(set(found.tolist()))
-        fleet.changes.mark_read()
-        self._rows_read = fleet.changes.head
+        self._rows_read = fleet.changes.read()
         grown = self._refresh(event.at_us, rows)
         if isinstance(event, ev.Decided):
             if grown:
@@ -92,11 +95,12 @@ def check(world: World) -> Debts:
     """Check everything, and return the debts. Raises `InvariantError`."""
     if world.fleet.journal.speculating:
         raise InvariantError("a speculation was not rolled back")
-    by_node: dict[str, list[Held]] = {}
+    by_node: dict[str, list[Holding]] = {}
     for entry in world.entries.values():
         check_entry(world, entry)
-        for held in entry.held.values():
-            by_node.setdefault(held.node, []).append(held)
+        for pod, placement in entry.held.items():
+            holding = (entry.request_of(pod), placement)
+            by_node.setdefault(placement.node, []).append(holding)
     fleet = world.fleet
     for name in by_node:
         if name not in fleet.row_of:
@@ -121,10 +125,10 @@ def check_gang(entry: Entry) -> None:
         raise InvariantError(
             f"workload {entry.workload.uid}: {len(entry.held)} of {pods} pods planned"
         )
-    for pod, held in entry.held.items():
+    for pod, placement in entry.held.items():
         asked = entry.request_of(pod).devices.count
-        if len(held.leaves) != asked or len(set(held.leaves)) != asked:
-            raise InvariantError(f"workload {entry.workload.uid}: pod {pod} has {held.leaves}")
+        if len(placement.leaves) != asked or len(set(placement.leaves)) != asked:
+            raise InvariantError(f"workload {entry.workload.uid}: {placement} for {asked} leaves")
 
 
 def check_entry(world: World, entry: Entry) -> None:
@@ -138,13 +142,13 @@ def check_entry(world: World, entry: Entry) -> None:
         raise InvariantError(f"workload {uid}: its failed start is not on the list")
 
 
-def check_row(fleet: Fleet, row: int, held: list[Held]) -> None:
+def check_row(fleet: Fleet, row: int, held: list[Holding]) -> None:
     """Check a row's arrays against its node and what is held on it."""
     node = fleet.nodes[row]
     name = fleet.names[row]
     expected = {
-        "cpu_free": (node.cpu_milli if node else 0) - sum(h.cpu_milli for h in held),
-        "memory_free": (node.memory_mib if node else 0) - sum(h.memory_mib for h in held),
+        "cpu_free": (node.cpu_milli if node else 0) - sum(r.cpu_milli for r, _ in held),
+        "memory_free": (node.memory_mib if node else 0) - sum(r.memory_mib for r, _ in held),
         "pods_free": (node.pods if node else 0) - len(held),
         "compute_free": sum(max(0, int(f)) for f in fleet.leaf_compute_free[row]),
         "whole_free": sum(
@@ -158,20 +162,35 @@ def check_row(fleet: Fleet, row: int, held: list[Held]) -> None:
     for array, value in expected.items():
         _equal(f"{array} of node {name}", int(getattr(fleet, array)[row]), value)
     for number in range(HOLDER_CLASSES):
-        count = sum(1 for h in held if h.holder_class == number)
+        count = sum(1 for r, p in held if p.leaves and holder_class(r) == number)
         _equal(f"holders of class {number} on {name}", int(fleet.holders[row, number]), count)
-    on_leaf = _held_by_leaf(held)
+    on_leaf: dict[str, list[Request]] = {}
+    for request, placement in held:
+        for leaf in placement.leaves:
+            on_leaf.setdefault(leaf, []).append(request)
     unknown = on_leaf.keys() - set(fleet.leaves[row])
     if unknown:
         raise InvariantError(f"pods hold leaves that node {name} does not have: {unknown}")
     for column, leaf in enumerate(fleet.leaves[row]):
-        compute, memory, tenants = on_leaf.get(leaf, (0, 0, 0))
+        asks = [request.devices for request in on_leaf.get(leaf, [])]
+        wholes = sum(1 for ask in asks if ask.whole)
+        shares = [ask for ask in asks if not ask.whole]
         for what, total, free, used in (
-            ("compute", fleet.leaf_compute, fleet.leaf_compute_free, compute),
-            ("memory", fleet.leaf_memory, fleet.leaf_memory_free, memory),
-            ("tenants", fleet.leaf_tenants, fleet.leaf_tenants_free, tenants),
+            (
+                "compute",
+                fleet.leaf_compute,
+                fleet.leaf_compute_free,
+                sum(ask.compute_milli for ask in shares),
+            ),
+            (
+                "memory",
+                fleet.leaf_memory,
+                fleet.leaf_memory_free,
+                sum(ask.memory_mib for ask in shares),
+            ),
+            ("tenants", fleet.leaf_tenants, fleet.leaf_tenants_free, len(shares)),
         ):
-            left = int(total[row, column]) - used
+            left = int(total[row, column]) * (1 - wholes) - used
             _equal(f"free {what} of leaf {leaf}", int(free[row, column]), left)
 
 
@@ -193,17 +212,6 @@ def row_debts(fleet: Fleet, row: int) -> Iterator[tuple[tuple[str, str], int]]:
         ):
             if free < 0:
                 yield (kind, f"{name}\0{leaf}"), -int(free)
-
-
-def _held_by_leaf(held: list[Held]) -> dict[str, tuple[int, int, int]]:
-    on_leaf: dict[str, tuple[int, int, int]] = {}
-    for h in held:
-        for leaf, compute, memory, tenants in zip(
-            h.leaves, h.leaf_compute_milli, h.leaf_memory_mib, h.leaf_tenants, strict=True
-        ):
-            c, m, t = on_leaf.get(leaf, (0, 0, 0))
-            on_leaf[leaf] = (c + compute, m + memory, t + tenants)
-    return on_leaf
 
 
 def _check_waiting(world: World) -> None:

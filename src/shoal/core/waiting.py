@@ -126,6 +126,7 @@ class Waiting:
         """See to it that the next cycle looks at a group."""
         if group.asleep:
             group.asleep = False
+            group.missing_pods = 1
             self.awake[group] = None
             self._needs[:, group.slot] = NOTHING
 

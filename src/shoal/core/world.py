@@ -14,7 +14,7 @@ from shoal.core import events as ev
 from shoal.core.board import Board
 from shoal.core.decisions import Decision, Retract, Start, Wait
 from shoal.core.eligibility import StaticMasks
-from shoal.core.fleet import Fleet, Held
+from shoal.core.fleet import Fleet
 from shoal.core.labels import BoolArray
 from shoal.core.policies import Policy
 from shoal.core.shape import Shape, Shapes
@@ -44,8 +44,8 @@ class Entry:
         self.workload = workload
         self.attempt = 0
         """Starts decided so far."""
-        self.held: dict[int, Held] = {}
-        """What each pod that is planned or runs holds."""
+        self.held: dict[int, Placement] = {}
+        """Where each pod is that runs or is planned, by its number."""
         self.started: set[int] = set()
         """Pods known to run; each of them holds something."""
         self.failed_pod: int | None = None
@@ -138,7 +138,9 @@ class World:
         self.waiting.room_on(self.fleet, row)
 
     def _node_lost(self, event: ev.NodeLost) -> None:
-        self.fleet.lose(event.name)
+        row = self.fleet.lose(event.name)
+        if row is not None:
+            self.waiting.fresh.pop(row, None)
         self._forget_refusals(event.name)
 
     def _node_cordoned(self, event: ev.NodeCordoned) -> None:
@@ -188,10 +190,8 @@ class World:
             return
         entry = self.entries[event.workload.uid] = Entry(event.workload)
         for placement in event.placements:
-            held = self.fleet.held_by(entry.request_of(placement.pod), placement)
-            self.fleet.take(held)
-            entry.held[held.pod] = held
-            entry.started.add(held.pod)
+            self._hold(entry, placement)
+            entry.started.add(placement.pod)
 
     def _ended(self, event: ev.WorkloadEnded) -> None:
         entry = self.entries.get(event.uid)
@@ -200,7 +200,7 @@ class World:
         if entry.group is not None:
             self._wait_no_more(entry)
         self._remove(entry)
-        self._give_back(list(entry.held.values()))
+        self._give_back(entry, list(entry.held.values()))
 
     def _pod_started(self, event: ev.PodStarted) -> None:
         entry = self.entries.get(event.uid)
@@ -209,13 +209,13 @@ class World:
 
     def _pod_ended(self, event: ev.PodEnded) -> None:
         entry = self.entries.get(event.uid)
-        held = entry.held.pop(event.pod, None) if entry is not None else None
-        if entry is None or held is None:
+        placement = entry.held.pop(event.pod, None) if entry is not None else None
+        if entry is None or placement is None:
             return
         entry.started.discard(event.pod)
         if not entry.held:
             self._remove(entry)
-        self._give_back([held])
+        self._give_back(entry, [placement])
 
     def _start_failed(self, event: ev.StartFailed) -> None:
         entry = self.entries.get(event.uid)
@@ -232,8 +232,13 @@ class World:
         for node in entry.refused:
             self._refused_on[node].discard(uid)
 
-    def _give_back(self, held: list[Held]) -> None:
-        rows = {self.fleet.give_back(part): None for part in held}
+    def _hold(self, entry: Entry, placement: Placement) -> None:
+        self.fleet.take(entry.request_of(placement.pod), placement)
+        entry.held[placement.pod] = placement
+
+    def _give_back(self, entry: Entry, placements: list[Placement]) -> None:
+        give_back = self.fleet.give_back
+        rows = {give_back(entry.request_of(p.pod), p): None for p in placements}
         for row in rows:
             self.waiting.room_on(self.fleet, row)
 
@@ -265,15 +270,13 @@ class World:
         self._wait_no_more(entry)
         entry.attempt += 1
         for placement in decision.placements:
-            held = self.fleet.held_by(entry.request_of(placement.pod), placement)
-            self.fleet.take(held)
-            entry.held[held.pod] = held
+            self._hold(entry, placement)
 
     def _retract(self, decision: Retract) -> None:
         entry = self._entry_for(decision, decision.workload)
         if entry.failed_pod is None:
             raise InvalidTransitionError(f"{decision.key}: no start of the workload failed")
-        freed = list(entry.held.values())
+        placements = list(entry.held.values())
         entry.held.clear()
         entry.started.clear()
         entry.failed_pod = None
@@ -281,7 +284,7 @@ class World:
         entry.refused |= {decision.node}
         self._refused_on.setdefault(decision.node, set()).add(decision.workload)
         self._wait(entry)
-        self._give_back(freed)
+        self._give_back(entry, placements)
 
     def _tell(self, decision: Wait) -> None:
         for uid in decision.workloads:
@@ -322,7 +325,7 @@ class World:
                 at_us=at_us,
                 workload=entry.workload,
                 attempt=entry.attempt,
-                held=tuple(held for _, held in sorted(entry.held.items())),
+                placements=tuple(placement for _, placement in sorted(entry.held.items())),
                 started=tuple(sorted(entry.started)),
                 failed_pod=entry.failed_pod,
                 refused=tuple(sorted(entry.refused)),
@@ -335,7 +338,7 @@ class World:
                 verdict=group.verdict,
                 asleep=group.asleep,
                 missing_pods=group.missing_pods,
-                unanswered=tuple(group.unanswered),
+                unanswered=tuple(sorted(group.unanswered)),
             )
         yield ev.RoomRestored(at_us, tuple(sorted(fleet.names[row] for row in waiting.fresh)))
 
@@ -345,14 +348,13 @@ class World:
         entry.refused = frozenset(event.refused)
         for node in event.refused:
             self._refused_on.setdefault(node, set()).add(event.workload.uid)
-        for held in event.held:
-            self.fleet.take(held)
-            entry.held[held.pod] = held
+        for placement in event.placements:
+            self._hold(entry, placement)
         entry.started.update(event.started)
         if event.failed_pod is not None:
             entry.failed_pod = event.failed_pod
             self.failed[event.workload.uid] = None
-        if not event.held:
+        if not event.placements:
             self._wait(entry)
 
     def _group_restored(self, event: ev.GroupRestored) -> None:
@@ -369,10 +371,3 @@ class World:
     def _room_restored(self, event: ev.RoomRestored) -> None:
         rows = (self.fleet.row_of.get(name) for name in event.nodes)
         self.waiting.fresh = {row: None for row in rows if row is not None}
-
-
-def placements_of(entry: Entry) -> tuple[Placement, ...]:
-    """Return where the pods of a workload are, or are planned to be."""
-    return tuple(
-        Placement(held.pod, held.node, held.leaves) for _, held in sorted(entry.held.items())
-    )

@@ -101,7 +101,6 @@ class Fragmentation:
             return
         rows = fleet.changes.since(self._read) if self._read >= 0 else None
         if rows is None:
-            fleet.changes.mark_read()
             rows = np.arange(fleet.size)
         elif len(rows) > 1:
             rows = np.unique(rows)
@@ -113,7 +112,7 @@ class Fragmentation:
         fragments = self.total_weight * fleet.compute_free[rows] - fitting.astype(np.int64)
         self._amount += int((fragments - self._fragments[rows]).sum())
         self._fragments[rows] = fragments
-        self._read = fleet.changes.head
+        self._read = fleet.changes.read()
 
     def amount(self) -> tuple[int, int]:
         """Return the sum of F_n over the fleet in milli, as numerator and denominator."""
@@ -135,14 +134,13 @@ class Fragmentation:
         log = fleet.static_changes
         rows = log.since(self._static_read) if self._static_read >= 0 else None
         if rows is None:
-            log.mark_read()
             rows = np.arange(fleet.size)
         present = fleet.leaf_accelerator[rows]
         for m, names in enumerate(self._accelerators):
             ids = [fleet.accelerator_id(name) for name in names]
             has = np.isin(present, ids) if ids else present > 0
             self._allowed[rows, m] = has.any(axis=1)
-        self._static_read = log.head
+        self._static_read = log.read()
 
 
 class Fgd:

@@ -1,0 +1,266 @@
+"""Random fleets, arrivals, departures and losses, with every invariant checked at every step."""
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from shoal.core import events as ev
+from shoal.core.budget import Budget
+from shoal.core.cycle import Cycle, cycle
+from shoal.core.decisions import Decision, Start
+from shoal.core.policies import POLICIES, Policy
+from shoal.core.validate import Validator, check, check_answers
+from shoal.core.world import State, World
+from shoal.loop.engine import Loop
+from shoal.loop.recording import VERSION, Header, encode, read
+from shoal.loop.replay import replay
+from shoal.model.node import Node, Taint, TaintEffect
+from shoal.model.request import (
+    AffinityTerm,
+    DeviceRequest,
+    Operator,
+    Request,
+    Requirement,
+    Toleration,
+    TolerationOperator,
+)
+from shoal.model.workload import Outcome, Placement, PodSet, Workload
+from tests.core.build import DEMAND, SEED, device, divided
+
+NAMES = [f"n{i}" for i in range(6)]
+ZONES = ["a", "b"]
+TAINT = Taint("kept", TaintEffect.NO_SCHEDULE)
+
+devices = st.lists(st.sampled_from(["H100", "A100", "A100/2", "A100/7"]), min_size=0, max_size=4)
+
+
+@st.composite
+def nodes(draw: st.DrawFn) -> Node:
+    """A node of a small fleet, sometimes tainted, cordoned, mixed or divided."""
+    name = draw(st.sampled_from(NAMES))
+    cards = []
+    for number, kind in enumerate(draw(devices)):
+        card = f"{name}/{number}"
+        accelerator, _, parts = kind.partition("/")
+        cards.append(divided(card, int(parts)) if parts else device(card, accelerator, tenants=3))
+    return Node(
+        name=name,
+        cpu_milli=1000 * draw(st.integers(0, 16)),
+        memory_mib=draw(st.integers(0, 64)),
+        pods=draw(st.integers(0, 8)),
+        devices=tuple(cards),
+        labels={"zone": draw(st.sampled_from(ZONES)), "size": str(draw(st.integers(0, 3)))},
+        taints=(TAINT,) if draw(st.integers(0, 4)) == 0 else (),
+        cordoned=draw(st.integers(0, 4)) == 0,
+    )
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> Request:
+    """A request of any form."""
+    accelerators = draw(st.sampled_from([(), ("H100",), ("A100",), ("H100", "A100")]))
+    count = draw(st.integers(0, 3))
+    if count and draw(st.booleans()):
+        asked = DeviceRequest(
+            count,
+            whole=False,
+            memory_mib=draw(st.integers(0, 40)),
+            compute_milli=draw(st.sampled_from([0, 100, 300, 500, 900])),
+            accelerators=accelerators,
+        )
+    else:
+        asked = DeviceRequest(count, accelerators=accelerators if count else ())
+    sized = Requirement("size", Operator.GT, (str(draw(st.integers(0, 2))),))
+    return Request(
+        cpu_milli=1000 * draw(st.integers(0, 6)),
+        memory_mib=draw(st.integers(0, 24)),
+        devices=asked,
+        selector=draw(st.sampled_from([(), (("zone", "a"),)])),
+        affinity=draw(st.sampled_from([(), (AffinityTerm((sized,)),)])),
+        tolerations=draw(st.sampled_from([(), (Toleration("kept", TolerationOperator.EXISTS),)])),
+        mask=draw(st.sampled_from(["", "", "", "m"])),
+    )
+
+
+pod_sets = st.lists(
+    st.builds(PodSet, st.just("set"), st.integers(1, 3), requests()), min_size=1, max_size=2
+).map(tuple)
+
+
+class CoreMachine(RuleBasedStateMachine):
+    """Drives a world through its loop, as an unreliable cluster would."""
+
+    @initialize(name=st.sampled_from(POLICIES))
+    def begin(self, name: str) -> None:
+        """Take any policy."""
+        self.policy = Policy(name, DEMAND)
+        self.world = World()
+        self.validator = Validator(self.world)
+        self.loop = Loop(self.world, self.policy, SEED, self, self, self.validator.applied)
+        self.recorded: list[ev.Event] = []
+        self.carried_out: set[str] = set()
+        self.time = 0
+        self.numbers = 0
+
+    def record(self, event: ev.Event) -> None:
+        """Be the recorder."""
+        self.recorded.append(event)
+
+    def sync(self) -> None:
+        """Be the recorder."""
+
+    def carry_out(self, decision: Decision) -> None:
+        """Be the executor: no key may come twice."""
+        assert decision.key not in self.carried_out, decision.key
+        self.carried_out.add(decision.key)
+
+    def now(self) -> int:
+        """Return the next instant."""
+        self.time += 1
+        return self.time
+
+    def some(self, data: st.DataObject, *states: State) -> str | None:
+        """Return the uid of some workload in one of these states."""
+        uids = [uid for uid, entry in self.world.entries.items() if entry.state in states]
+        return data.draw(st.sampled_from(uids)) if uids else None
+
+    @rule(node=nodes())
+    def node_seen(self, node: Node) -> None:
+        """A node appears, or changes in any way, its devices and what is on them included."""
+        self.loop.feed(ev.NodeSeen(self.now(), node))
+
+    @rule(name=st.sampled_from(NAMES))
+    def node_lost(self, name: str) -> None:
+        """A node is gone."""
+        self.loop.feed(ev.NodeLost(self.now(), name))
+
+    @rule(name=st.sampled_from(NAMES), cordoned=st.booleans())
+    def node_cordoned(self, name: str, cordoned: bool) -> None:
+        """A node is closed or opened."""
+        self.loop.feed(ev.NodeCordoned(self.now(), name, cordoned))
+
+    @rule(name=st.sampled_from(NAMES), number=st.integers(0, 3), lost=st.booleans())
+    def device_changes(self, name: str, number: int, lost: bool) -> None:
+        """A device breaks or works again."""
+        event = ev.DeviceLost if lost else ev.DeviceReturned
+        self.loop.feed(event(self.now(), name, f"{name}/{number}"))
+
+    @rule(allowed=st.sets(st.sampled_from(NAMES)))
+    def mask_set(self, allowed: set[str]) -> None:
+        """An adapter says where pods with a mask may run."""
+        self.loop.feed(ev.MaskSet(self.now(), "m", tuple(sorted(allowed))))
+
+    @rule(sets=pod_sets, priority=st.integers(0, 2))
+    def submitted(self, sets: tuple[PodSet, ...], priority: int) -> None:
+        """A workload arrives."""
+        self.numbers += 1
+        uid = f"w{self.numbers}"
+        workload = Workload(uid, sets, priority=priority, created_us=self.now())
+        self.loop.feed(ev.WorkloadSubmitted(self.time, workload))
+
+    @rule(request=requests(), name=st.sampled_from(NAMES))
+    def adopted(self, request: Request, name: str) -> None:
+        """A pod of somebody else is found running, whether or not there is room."""
+        self.numbers += 1
+        uid = f"w{self.numbers}"
+        wanted = request.devices.count
+        row = self.world.fleet.row_of.get(name)
+        known = self.world.fleet.leaves[row] if row is not None else ()
+        leaves = (*known, *(f"{name}/unknown{i}" for i in range(wanted)))[:wanted]
+        workload = Workload(uid, (PodSet("set", 1, request),))
+        self.loop.feed(ev.WorkloadAdopted(self.now(), workload, (Placement(0, name, leaves),)))
+
+    @rule(data=st.data())
+    def ended(self, data: st.DataObject) -> None:
+        """A workload ends or is cancelled."""
+        uid = self.some(data, *State)
+        if uid is not None:
+            self.loop.feed(ev.WorkloadEnded(self.now(), uid, Outcome.COMPLETED))
+
+    @rule(data=st.data(), pod=st.integers(0, 5), twice=st.booleans())
+    def pod_ended(self, data: st.DataObject, pod: int, twice: bool) -> None:
+        """A pod ends; the event may come twice, or be about a pod that is long gone."""
+        uid = self.some(data, State.STARTING, State.RUNNING)
+        if uid is not None:
+            for _ in range(1 + twice):
+                self.loop.feed(ev.PodEnded(self.now(), uid, pod))
+
+    @rule(data=st.data(), pod=st.integers(0, 5))
+    def pod_started(self, data: st.DataObject, pod: int) -> None:
+        """A pod runs."""
+        uid = self.some(data, State.STARTING)
+        if uid is not None:
+            self.loop.feed(ev.PodStarted(self.now(), uid, pod))
+
+    @rule(data=st.data(), pod=st.integers(0, 5), late=st.integers(0, 1))
+    def start_failed(self, data: st.DataObject, pod: int, late: int) -> None:
+        """A pod does not start as planned; news of an earlier attempt may come late."""
+        uid = self.some(data, State.STARTING, State.RUNNING)
+        if uid is not None:
+            attempt = self.world.entries[uid].attempt - late
+            self.loop.feed(ev.StartFailed(self.now(), uid, attempt, pod))
+
+    @rule(budget=st.sampled_from([1, 3, 1000, 1000]))
+    def turn(self, budget: int) -> None:
+        """A cycle runs: the world is the same after it, and a second one has nothing to add."""
+        before = {name: array.copy() for name, array in self.world.fleet.arrays().items()}
+        came = cycle(self.world, self.policy, self.now(), SEED, Budget(budget))
+        for name, array in self.world.fleet.arrays().items():
+            assert np.array_equal(before[name], array), name
+        assert self.loop.turn(self.time, budget) == came
+        if came.complete:
+            check_answers(self.world)
+            again = self.loop.turn(self.now(), 1000)
+            assert not [d for d in again.decisions if isinstance(d, Start)] or came.decisions
+        self.nothing_fits_that_waits(came)
+
+    def nothing_fits_that_waits(self, came: Cycle) -> None:
+        """After a complete cycle no workload waits that a fresh look would start."""
+        if not came.complete or self.world.failed:
+            return
+        fresh = World()
+        for event in self.world.snapshot(self.time):
+            if isinstance(event, ev.GroupRestored):
+                event = replace(event, asleep=False)  # noqa: PLW2901
+            fresh.apply(event)
+        look = cycle(fresh, self.policy, self.time, SEED, Budget(1000))
+        mine = cycle(self.world, self.policy, self.time, SEED, Budget(1000))
+        assert [d for d in look.decisions if isinstance(d, Start)] == [
+            d for d in mine.decisions if isinstance(d, Start)
+        ]
+
+    @rule()
+    def restart(self) -> None:
+        """The process ends and comes back from a snapshot: an equal world, the same decisions."""
+        events = tuple(self.world.snapshot(self.time))
+        again = World()
+        for event in events:
+            again.apply(event)
+        assert tuple(again.snapshot(self.time)) == events
+        check(again)
+        mine = cycle(self.world, self.policy, self.time, SEED, Budget(1000))
+        assert cycle(again, self.policy, self.time, SEED, Budget(1000)) == mine
+
+    @invariant()
+    def the_books_are_right(self) -> None:
+        """Everything free is what nobody holds, and all debts are known to the validator."""
+        if hasattr(self, "world"):
+            debts = check(self.world)
+            assert {(d.kind, d.where): d.amount for d in self.validator.debts} == debts
+
+    def teardown(self) -> None:
+        """What was recorded is read back equal and decides equally."""
+        if not hasattr(self, "world"):
+            return
+        header = Header(VERSION, str(SEED), self.policy)
+        data = b"SHOALREC" + encode(header) + b"".join(map(encode, self.recorded))
+        read_back = [record for record in read(data) if not isinstance(record, Header)]
+        assert read_back == self.recorded
+        world, differences = replay(self.recorded, self.policy, SEED)
+        assert not differences
+        assert list(world.snapshot(0)) == list(self.world.snapshot(0))
+
+
+TestCore = CoreMachine.TestCase
