@@ -5,7 +5,7 @@ PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv up check lint types contracts cluster test docs bench picture \
+.PHONY: help venv up check lint types contracts kubernetes cluster test docs bench picture \
   soak lock changelog clean
 
 help: ## show this list
@@ -39,10 +39,13 @@ contracts: venv
 check: lint types contracts ## the fast part: formatting, lint, types, contracts, unit tests (under a minute)
 	env -u SHOAL_DATA SHOAL_PROFILE=check $(PYTEST) -n 2 -m "not long and not slow and not cluster"
 
-cluster: venv ## build the real Kubernetes that the cluster tests start (once, minutes)
+kubernetes: venv ## build the real Kubernetes that the cluster tests start (once, minutes)
 	$(BIN)/python -m tests.cluster.harness.binary
 
-test: lint types contracts docs cluster ## everything; data tests need SHOAL_DATA
+cluster: kubernetes ## start a Kubernetes with fake nodes to play with, until Ctrl-C (see docs/cluster.md)
+	$(BIN)/python -m tests.cluster.harness.play $(CLUSTER)
+
+test: lint types contracts docs kubernetes ## everything; data tests need SHOAL_DATA
 	$(PYTEST) -n 2 --dist loadgroup -m "not slow"
 
 soak: venv ## what takes hours: a million stateful steps, thousands of examples of every property

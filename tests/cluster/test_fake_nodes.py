@@ -221,3 +221,18 @@ def test_a_reset_leaves_what_kubernetes_makes_itself(cluster: Cluster) -> None:
     assert cluster.api.list(POD) == []
     assert "team" not in cluster.api.get("v1/Namespace", "default")["metadata"]["labels"]
     assert cluster.scheduler.running
+
+
+def test_a_thousand_pods_cost_a_thousand_status_writes(
+    new_cluster: Callable[..., Cluster],
+) -> None:
+    cluster = new_cluster(node_grace_s=240)
+    cluster.fake_nodes.add("gpu", count=200)
+    cluster.api.create_all(pod(f"p{each}", 1) for each in range(1000))
+    eventually(
+        lambda: cluster.fake_nodes.counts()["status writes"] >= 1000,
+        90,
+        lambda: str(cluster.fake_nodes.counts()),
+    )
+    assert all(running(each) for each in cluster.api.list(POD))
+    assert cluster.fake_nodes.counts()["status writes"] == 1000

@@ -14,7 +14,6 @@ import contextlib
 import logging
 import random
 import signal
-from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Any
@@ -82,7 +81,7 @@ class FakeNodeProcess:
         self.api = api
         self.renew_s = renew_s
         self.nodes: dict[str, FakeNode] = {}
-        self.counts: Counter[str] = Counter()
+        self.counts = dict.fromkeys(("nodes", "renewals", "status writes", "deletions"), 0)
         self._numbers = 0
         self._begun: set[tuple[str, str]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
