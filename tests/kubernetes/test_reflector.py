@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -272,6 +273,20 @@ async def test_a_stream_that_never_ends_its_list_is_replaced_by_pages() -> None:
         await rig.store.wait_listed()
         await rig.equal()
         assert "2" in rig.asked("limit")
+
+
+@in_loop
+async def test_what_only_a_broken_list_showed_does_not_stay() -> None:
+    api = FakeApi()
+    api.ends_lists = False
+    _fill(api, "ab")
+    async with reflecting(api) as rig:
+        await until(lambda: len(rig.store) == 2)
+        del api.objects["pods"]["ns", "b"]
+        refused = {"kind": "Status", "status": "Failure", "code": 422, "reason": "Invalid"}
+        api.send("pods", json.dumps({"type": "ERROR", "object": refused}).encode() + b"\n")
+        await rig.store.wait_listed()
+        assert [each.metadata.name for each in rig.store.values()] == ["a"]
 
 
 @in_loop

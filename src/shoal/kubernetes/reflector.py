@@ -173,6 +173,8 @@ class Reflector(Generic[T]):
                 _log.info("no streaming lists here", kind=self._kind.resource, why=str(error))
             else:
                 return
+            # What the stream has shown may have gone before the pages are read.
+            yield Begun()
         async for step in self._paged_list():
             yield step
 
