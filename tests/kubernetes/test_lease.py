@@ -232,3 +232,27 @@ async def test_a_lease_whose_server_is_away_runs_out_by_itself() -> None:
         assert lease.remaining_s() <= 0
         assert await asyncio.to_thread(lost.wait, 20)
         await asyncio.to_thread(lease.stop)
+
+
+@in_loop
+async def test_an_error_of_ours_ends_the_leadership_and_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with FakeApi() as api:
+        changes: list[bool] = []
+        attempt = Candidate.attempt
+
+        async def fail_later(candidate: Candidate) -> bool:
+            if changes:
+                raise RuntimeError("a bug")
+            return await attempt(candidate)
+
+        monkeypatch.setattr(Candidate, "attempt", fail_later)
+        terms = LeaseTerms(retry_s=0.01)
+        lease = LeaderLease(api, "shoal", "ns", "pod-0", terms, on_change=changes.append)
+        lease.stop()
+        await asyncio.to_thread(lease.start)
+        await until(lambda: not lease.is_standing)
+        assert changes == [True, False]
+        assert "a bug" in (lease.trouble or "")
+        assert api.objects["leases"]["ns", "shoal"]["spec"]["holderIdentity"] == ""

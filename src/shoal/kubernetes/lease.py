@@ -231,6 +231,7 @@ class LeaderLease:
         *,
         on_change: Callable[[bool], None] | None = None,
         clock_s: Callable[[], float] = boot_time_s,
+        chance: Callable[[], float] = random.random,
     ) -> None:
         """Prepare; `on_change` is told in the lease's thread whether this process leads."""
         self.trouble: str | None = None
@@ -238,7 +239,9 @@ class LeaderLease:
         self._identity = identity
         self._place = (name, namespace, holder, terms)
         self._clock_s = clock_s
+        self._chance = chance
         self._on_change = on_change
+        self._led = False
         self._candidate: Candidate | None = None
         self._stopping: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -252,7 +255,9 @@ class LeaderLease:
 
     def stop(self, timeout_s: float = 10.0) -> None:
         """Give the lease up and end the thread; waits for at most `timeout_s`."""
-        if self._loop is not None and self._stopping is not None and self._thread.is_alive():
+        if not self._thread.is_alive():
+            return
+        if self._loop is not None and self._stopping is not None:
             self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join(timeout_s)
 
@@ -275,9 +280,17 @@ class LeaderLease:
         """The number of the current leadership."""
         return self._candidate.term if self._candidate is not None else 0
 
+    @property
+    def is_standing(self) -> bool:
+        """Whether the thread lives; one that died of an error of ours never leads again."""
+        return self._thread.is_alive()
+
     def _main(self) -> None:
         try:
             asyncio.run(self._stand())
+        except Exception as error:  # noqa: BLE001  (nobody else sees what ends a thread)
+            self.trouble = f"the election has ended: {error!r}"
+            _log.exception("election ended")
         finally:
             self._ready.set()
 
@@ -291,18 +304,21 @@ class LeaderLease:
             )
             self._candidate = candidate
             self._ready.set()
-            led = False
-            while not self._stopping.is_set():
-                await self._attempt(candidate)
-                led = self._tell(candidate, led=led)
-                pause_s = terms.retry_s * (1.0 + 0.2 * random.random())  # noqa: S311
-                await _wait(self._stopping, pause_s)
-                led = self._tell(candidate, led=led)
             try:
-                await candidate.release()
-            except KubernetesError as error:
-                _log.warning("lease not given up", why=str(error))
-            self._tell(candidate, led=led)
+                await self._attempts(candidate, self._stopping)
+            finally:
+                try:
+                    await candidate.release()
+                except KubernetesError as error:
+                    _log.warning("lease not given up", why=str(error))
+                self._tell(candidate)
+
+    async def _attempts(self, candidate: Candidate, stopping: asyncio.Event) -> None:
+        while not stopping.is_set():
+            await self._attempt(candidate)
+            self._tell(candidate)
+            await _wait(stopping, candidate.terms.retry_s * (1.0 + 0.2 * self._chance()))
+            self._tell(candidate)
 
     async def _attempt(self, candidate: Candidate) -> None:
         """One attempt, given up when the leadership it should prolong has run out."""
@@ -320,13 +336,13 @@ class LeaderLease:
             self.trouble = str(error)
             _log.warning("lease refused", why=str(error))
 
-    def _tell(self, candidate: Candidate, *, led: bool) -> bool:
+    def _tell(self, candidate: Candidate) -> None:
         leads = candidate.is_leader
-        if leads != led:
+        if leads != self._led:
+            self._led = leads
             _log.info("leading" if leads else "not leading", term=candidate.term)
             if self._on_change is not None:
                 self._on_change(leads)
-        return leads
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:
