@@ -56,14 +56,16 @@ class Board:
         score = known.score[: self._fleet.size]
         if refused:
             score = score.copy()
-            score[[self._fleet.row_of[n] for n in refused if n in self._fleet.row_of]] = IMPOSSIBLE
+            score[[self._fleet.row_of[n] for n in sorted(refused) if n in self._fleet.row_of]] = (
+                IMPOSSIBLE
+            )
         if not len(score):
             return None
         top = int(score.max())
         if top == IMPOSSIBLE:
             return None
-        row = self._break_tie(np.flatnonzero(score == top), uid)
-        return row, self._choose_leaves(shape, row, known, uid)
+        best = self._break_tie(np.flatnonzero(score == top), uid)
+        return best, self._choose_leaves(shape, best, known, uid)
 
     # Scores -----------------------------------------------------------------------------------
 

@@ -73,7 +73,7 @@ class Validator:
     def _refresh(self, at_us: int, rows: Iterable[int]) -> Debts:
         """Bring the debts of `rows` up to date and return those that are new or larger."""
         fleet = self._world.fleet
-        touched = set(rows)
+        touched = dict.fromkeys(rows)
         names = {fleet.names[row] for row in touched}
         now = {key: amount for row in touched for key, amount in row_debts(fleet, row)}
         grown = {}

@@ -5,10 +5,10 @@ may be thrown away at any time; everything else is remembered by `snapshot`, the
 events that makes an equal world.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from enum import Enum
-from typing import Any
+from typing import assert_never
 
 from shoal.core import events as ev
 from shoal.core.board import Board
@@ -19,6 +19,7 @@ from shoal.core.labels import BoolArray
 from shoal.core.policies import Policy
 from shoal.core.shape import Shape, Shapes
 from shoal.core.waiting import Group, Waiting
+from shoal.model.node import Node
 from shoal.model.request import Request
 from shoal.model.workload import Placement, Workload
 
@@ -86,29 +87,46 @@ class World:
         self._shapes = Shapes()
         self._masks = StaticMasks(self.fleet)
         self._boards: dict[tuple[Policy, int], Board] = {}
-        self._handlers: dict[type[ev.Event], Callable[[Any], None]] = {
-            ev.NodeSeen: self._node_seen,
-            ev.NodeLost: self._node_lost,
-            ev.NodeCordoned: self._node_cordoned,
-            ev.DeviceLost: self._device_lost,
-            ev.DeviceReturned: self._device_returned,
-            ev.MaskSet: self._mask_set,
-            ev.WorkloadSubmitted: self._submitted,
-            ev.WorkloadAdopted: self._adopted,
-            ev.WorkloadEnded: self._ended,
-            ev.PodStarted: self._pod_started,
-            ev.PodEnded: self._pod_ended,
-            ev.StartFailed: self._start_failed,
-            ev.Decided: self._decided,
-            ev.Cycled: self._cycled,
-            ev.WorkloadRestored: self._workload_restored,
-            ev.GroupRestored: self._group_restored,
-            ev.RoomRestored: self._room_restored,
-        }
 
-    def apply(self, event: ev.Event) -> None:
+    def apply(self, event: ev.Event) -> None:  # noqa: C901, PLR0912 - a table, a line an event
         """Take in what happened. Events about things that are unknown or gone change nothing."""
-        self._handlers[type(event)](event)
+        match event:
+            case ev.Decided():
+                self._decided(event.decision)
+            case ev.Cycled():
+                self._cycled(event)
+            case ev.WorkloadSubmitted():
+                self._submitted(event)
+            case ev.WorkloadEnded():
+                self._ended(event)
+            case ev.PodStarted():
+                self._pod_started(event)
+            case ev.PodEnded():
+                self._pod_ended(event)
+            case ev.WorkloadAdopted():
+                self._adopted(event)
+            case ev.StartFailed():
+                self._start_failed(event)
+            case ev.NodeSeen():
+                self._node_seen(event.node)
+            case ev.NodeLost():
+                self._node_lost(event.name)
+            case ev.NodeCordoned():
+                self._node_cordoned(event)
+            case ev.DeviceLost():
+                self._device_lost(event)
+            case ev.DeviceReturned():
+                self._device_returned(event)
+            case ev.MaskSet():
+                self._mask_set(event)
+            case ev.WorkloadRestored():
+                self._workload_restored(event)
+            case ev.GroupRestored():
+                self._group_restored(event)
+            case ev.RoomRestored():
+                self._room_restored(event)
+            case _:
+                assert_never(event)
 
     def board(self, policy: Policy, seed: int) -> Board:
         """Return the scores of nodes under a policy."""
@@ -129,25 +147,25 @@ class World:
 
     # Nodes ------------------------------------------------------------------------------------
 
-    def _node_seen(self, event: ev.NodeSeen) -> None:
-        row = self.fleet.row_of.get(event.node.name)
-        if row is not None and self.fleet.nodes[row] == event.node:
+    def _node_seen(self, node: Node) -> None:
+        row = self.fleet.row_of.get(node.name)
+        if row is not None and self.fleet.nodes[row] == node:
             return
-        row = self.fleet.see(event.node)
-        self._forget_refusals(event.node.name)
+        row = self.fleet.see(node)
+        self._forget_refusals(node.name)
         self.waiting.room_on(self.fleet, row)
 
-    def _node_lost(self, event: ev.NodeLost) -> None:
-        row = self.fleet.lose(event.name)
+    def _node_lost(self, name: str) -> None:
+        row = self.fleet.lose(name)
         if row is not None:
             self.waiting.fresh.pop(row, None)
-        self._forget_refusals(event.name)
+        self._forget_refusals(name)
 
     def _node_cordoned(self, event: ev.NodeCordoned) -> None:
         row = self.fleet.row_of.get(event.name)
         node = self.fleet.nodes[row] if row is not None else None
         if node is not None:
-            self._node_seen(ev.NodeSeen(event.at_us, replace(node, cordoned=event.cordoned)))
+            self._node_seen(replace(node, cordoned=event.cordoned))
 
     def _device_lost(self, event: ev.DeviceLost) -> None:
         lost = self.fleet.lost_devices.get(event.node, frozenset())
@@ -229,7 +247,7 @@ class World:
         uid = entry.workload.uid
         del self.entries[uid]
         self.failed.pop(uid, None)
-        for node in entry.refused:
+        for node in sorted(entry.refused):
             self._refused_on[node].discard(uid)
 
     def _hold(self, entry: Entry, placement: Placement) -> None:
@@ -254,14 +272,16 @@ class World:
 
     # Decisions --------------------------------------------------------------------------------
 
-    def _decided(self, event: ev.Decided) -> None:
-        match event.decision:
+    def _decided(self, decision: Decision) -> None:
+        match decision:
             case Start():
-                self._start(event.decision)
+                self._start(decision)
             case Retract():
-                self._retract(event.decision)
+                self._retract(decision)
             case Wait():
-                self._tell(event.decision)
+                self._tell(decision)
+            case _:
+                assert_never(decision)
 
     def _start(self, decision: Start) -> None:
         entry = self._entry_for(decision, decision.workload)
@@ -346,7 +366,7 @@ class World:
         entry = self.entries[event.workload.uid] = Entry(event.workload)
         entry.attempt = event.attempt
         entry.refused = frozenset(event.refused)
-        for node in event.refused:
+        for node in sorted(event.refused):
             self._refused_on.setdefault(node, set()).add(event.workload.uid)
         for placement in event.placements:
             self._hold(entry, placement)
