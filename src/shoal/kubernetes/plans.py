@@ -1,6 +1,6 @@
-"""What Shoal writes on pods and claims: the plan as an annotation, the pin, the claim.
+"""What Shoal writes on pods: the plan as an annotation, and the pin.
 
-One annotation, `shoal.dev/plan`, written in the same patch that pins a pod and takes its gate away,
+One annotation, `shoal.dev/plan` (refused on pods that people create), written in the same patch that pins a pod and takes its gate away,
 says which start the pod belongs to and what it was given. So every pod carries what a new leader
 has to know. A start of several pods is written as a whole before the first of them is let go: its
 parts lie in the annotation of the start's first pods, beside their own.
@@ -15,12 +15,7 @@ from shoal.core.decisions import Start
 from shoal.kubernetes.client import JsonObject
 from shoal.kubernetes.wire.pod import Pod
 from shoal.model.workload import Placement
-
-GATE: Final = "shoal.dev/plan"
-"""The scheduling gate that holds a pod until it is planned."""
-
-PLAN: Final = "shoal.dev/plan"
-"""The annotation with a pod's plan; it is refused on pods that people create."""
+from shoal.objects.annotations import PLAN
 
 TRACKING: Final = "batch.kubernetes.io/job-tracking"
 """The finalizer by which the Job controller counts a pod (KEP-2307)."""
@@ -174,45 +169,10 @@ def pinned_node(pod: Pod) -> str:
 
 
 class DevicePin(msgspec.Struct, frozen=True, gc=False):
-    """How one device is named in a CEL selector: its driver and its uuid."""
+    """How claims name one device: by its driver and its uuid. Its own name is hidden from CEL."""
 
     driver: str
     uuid: str
-
-
-def claim_body(
-    pod: Pod, name: str, device_class: str, pins: Sequence[DevicePin], request: str = "gpu"
-) -> JsonObject:
-    """A claim on exactly these devices, which goes when its pod goes.
-
-    The device's own name is not visible to CEL, hence the uuid. `pins` are of one driver.
-    """
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": pod.uid}
-    exactly = {
-        "deviceClassName": device_class,
-        "allocationMode": "ExactCount",
-        "count": len(pins),
-        "selectors": [{"cel": {"expression": pin_expression(pins)}}],
-    }
-    return {
-        "metadata": {
-            "name": name,
-            "namespace": pod.metadata.namespace,
-            "annotations": {PLAN: " ".join(pin.uuid for pin in pins)},
-            "ownerReferences": [owner],
-        },
-        "spec": {"devices": {"requests": [{"name": request, "exactly": exactly}]}},
-    }
-
-
-def pin_expression(pins: Sequence[DevicePin]) -> str:
-    """A CEL expression that holds for these devices and no others."""
-    driver = _cel(pins[0].driver)
-    uuids = ", ".join(_cel(pin.uuid) for pin in pins)
-    return (
-        f"device.driver == {driver} && 'uuid' in device.attributes[{driver}]"
-        f" && device.attributes[{driver}].uuid in [{uuids}]"
-    )
 
 
 def untracked_patch(pod: Pod) -> JsonObject:
@@ -235,8 +195,3 @@ def _finalizers(pod: Pod, finalizers: Sequence[str]) -> Mapping[str, object]:
     return {
         "metadata": {"uid": pod.uid, "resourceVersion": version, "finalizers": list(finalizers)}
     }
-
-
-def _cel(text: str) -> str:
-    """A CEL string literal."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

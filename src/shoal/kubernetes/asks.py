@@ -1,0 +1,143 @@
+"""What pods ask for, read once for all pods of one template."""
+
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from typing import Final
+
+import msgspec
+
+from shoal.catalog.catalog import Catalog
+from shoal.kubernetes.inventory import device_counts, dra_offer
+from shoal.kubernetes.wire.pod import Pod
+from shoal.model.modes import Channel
+from shoal.model.refusal import Refusal
+from shoal.model.request import DeviceRequest, Request
+from shoal.model.workload import WorkloadType
+from shoal.objects.annotations import DEFAULT_QUEUE, PLAN
+from shoal.objects.devices import Claimed, Span, claimed_of, read_names
+from shoal.objects.hosts import host_request
+from shoal.objects.pods import Rules, reading_of
+from shoal.objects.quantity import QuantityError
+
+REMEMBERED: Final = 4096
+"""So many owners' last pods are remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What one pod asks for.
+
+    Attributes:
+        request: in the model's words; its mask names what a node must offer.
+        refusal: why the pod cannot be planned; the request is then only what it would hold.
+        claimed: what the webhook replaced by a claim, on the DRA channel.
+        vendor: whose devices; empty: any.
+        resource: the extended resource that they are asked for by, if they are.
+        driver: the DRA driver of the vendor.
+        spans: which of its devices each container uses.
+    """
+
+    request: Request
+    refusal: Refusal | None = None
+    queue: str = DEFAULT_QUEUE
+    type: WorkloadType = WorkloadType.BATCH
+    claimed: Claimed | None = None
+    vendor: str = ""
+    resource: str = ""
+    driver: str = ""
+    spans: tuple[Span, ...] = ()
+
+    @property
+    def devices(self) -> int:
+        """How many devices."""
+        return self.request.devices.count
+
+
+class AskReader:
+    """Reads pods. What a template asks for is remembered with the last pod that was made of it."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._drivers: dict[str, str] = {}
+        for clue in catalog.clues:
+            if clue.driver:
+                self._drivers.setdefault(clue.vendor, clue.driver)
+        self._last: OrderedDict[tuple[str, Channel], tuple[Pod, Ask]] = OrderedDict()
+        self._equal: dict[Ask, Ask] = {}
+
+    def read(self, pod: Pod, channel: Channel) -> Ask:
+        """What the pod asks for; equal asks are one object."""
+        owner = pod.metadata.controller
+        key = (owner.uid if owner is not None else "", channel)
+        known = self._last.get(key)
+        if known is not None and _same_template(known[0], pod):
+            return known[1]
+        ask = self._read(pod, channel)
+        ask = self._equal.setdefault(ask, ask) if ask.claimed is None else ask
+        if len(self._equal) > REMEMBERED:
+            self._equal.clear()
+        self._last[key] = (pod, ask)
+        self._last.move_to_end(key)
+        if len(self._last) > REMEMBERED:
+            self._last.popitem(last=False)
+        return ask
+
+    def _read(self, pod: Pod, channel: Channel) -> Ask:
+        plain = _without_plan(pod)
+        reading = reading_of(plain, self._catalog, Rules(channel))
+        if isinstance(reading, Refusal):
+            return Ask(self._held_by(plain), reading)
+        claimed = claimed_of(plain)
+        driver = ""
+        mask = "+".join(resource for resource, _ in reading.resources)
+        if channel is Channel.DRA and reading.request.devices.count:
+            driver = self._drivers.get(reading.vendor) or next(iter(self._drivers.values()), "")
+            mask = dra_offer(driver)
+        return Ask(
+            replace(reading.request, mask=mask),
+            queue=reading.annotations.queue,
+            type=reading.annotations.type,
+            claimed=claimed,
+            vendor=reading.vendor,
+            resource=next((resource for resource, _ in reading.resources), ""),
+            driver=driver,
+            spans=reading.spans,
+        )
+
+    def _held_by(self, pod: Pod) -> Request:
+        """What a pod holds that cannot be planned: host resources, and devices by their counts."""
+        try:
+            cpu_milli, memory_mib = host_request(pod.spec)
+        except QuantityError:
+            cpu_milli = memory_mib = 0
+        named = read_names(pod, self._catalog.names)
+        if not isinstance(named, Refusal):
+            count = named.total
+        else:
+            counts: dict[str, int] = {}
+            for container in pod.spec.containers:
+                for resource, n in device_counts(container.resources.limits, self._catalog).items():
+                    counts[resource] = counts.get(resource, 0) + n
+            count = sum(counts.values())
+        return Request(cpu_milli, memory_mib, DeviceRequest(count))
+
+
+def _same_template(one: Pod, other: Pod) -> bool:
+    """Whether two pods of one owner ask for the same, whatever became of them since."""
+    if one.uid == other.uid and one.metadata.resource_version == other.metadata.resource_version:
+        return True
+    return one.spec == other.spec and _ours(one) == _ours(other)
+
+
+def _ours(pod: Pod) -> dict[str, str]:
+    return {k: v for k, v in pod.metadata.annotations.items() if k != PLAN}
+
+
+def _without_plan(pod: Pod) -> Pod:
+    annotations = pod.metadata.annotations
+    if PLAN not in annotations:
+        return pod
+    kept = {key: value for key, value in annotations.items() if key != PLAN}
+    return msgspec.structs.replace(
+        pod, metadata=msgspec.structs.replace(pod.metadata, annotations=kept)
+    )

@@ -1,0 +1,140 @@
+"""Starts that are under way or came true, and the pods in their places.
+
+A `Flight` is one start of one workload. Each of its pods has a *seat*: a number, a place, and the
+pod that sits there. A seat whose pod was deleted stays empty for a while, because a controller
+makes a new pod for it, which takes the seat with its place, arrival and history.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from shoal.kubernetes.asks import Ask
+from shoal.kubernetes.plans import PODS_PER_PART, PlanNote, PodPlan, parts_of, whole_plan
+from shoal.kubernetes.wire.pod import Pod
+from shoal.model.request import Request
+from shoal.model.workload import Placement, PodSet, Workload
+
+
+@dataclass(slots=True)
+class Seat:
+    """One pod's part in a start; `pod` is its uid, empty while nobody sits here."""
+
+    placement: Placement
+    pod: str
+    since_us: int
+    """Since when it is as it is: taken, or empty."""
+
+
+@dataclass(slots=True)
+class Flight:
+    """One start of one workload."""
+
+    workload: Workload
+    attempt: int
+    owner: str
+    """The uid of the pods' controller, or of the pod."""
+    seats: dict[int, Seat]
+    together: bool
+    """Whether its pods start together or not at all."""
+    failure: str = ""
+    """Why the start did not come true, once it is being taken back."""
+
+    @property
+    def uid(self) -> str:
+        """The workload's uid."""
+        return self.workload.uid
+
+    @property
+    def start(self) -> tuple[str, int]:
+        """Which start of which workload it is, as notes say it."""
+        return self.workload.uid, self.attempt
+
+    @property
+    def pods(self) -> list[str]:
+        """The uids of the pods in its seats."""
+        return [seat.pod for seat in self.seats.values() if seat.pod]
+
+    @property
+    def placements(self) -> tuple[Placement, ...]:
+        """Where each seat is, in order."""
+        return tuple(seat.placement for _, seat in sorted(self.seats.items()))
+
+    @property
+    def bearers(self) -> list[int]:
+        """Seats whose pods carry the parts of the whole plan, so must be written first."""
+        count = len(self.seats)
+        return sorted(self.seats)[: -(-count // PODS_PER_PART)] if count > 1 else []
+
+    def note(self, number: int) -> PlanNote:
+        """The note for the pod in a seat."""
+        seat = self.seats[number]
+        own = PodPlan(number, seat.placement.node, seat.placement.leaves)
+        bearers = self.bearers
+        whole = None
+        if number in bearers:
+            plans = [
+                PodPlan(n, each.placement.node, each.placement.leaves, each.pod)
+                for n, each in sorted(self.seats.items())
+            ]
+            whole = parts_of(plans)[bearers.index(number)]
+        return PlanNote(self.uid, self.attempt, pod_count(self.workload), own, whole)
+
+
+def pod_count(workload: Workload) -> int:
+    """How many pods a workload has."""
+    return sum(pod_set.count for pod_set in workload.pod_sets)
+
+
+def rank(pod: Pod) -> tuple[int, float, str]:
+    """The order of equal pods in their workload: by index where they have one, else by age."""
+    labels = pod.metadata.labels
+    index = labels.get("batch.kubernetes.io/job-completion-index", "") or labels.get(
+        "apps.kubernetes.io/pod-index", ""
+    )
+    created = pod.metadata.creation_timestamp
+    at = created.timestamp() if created is not None else 0.0
+    return int(index) if index.isascii() and index.isdecimal() else 0, at, pod.metadata.name
+
+
+def in_order(pods: Iterable[tuple[Pod, Ask]]) -> list[tuple[Pod, Ask]]:
+    """Pods with equal asks together, those of the first pod first."""
+    ranked = sorted(pods, key=lambda pair: rank(pair[0]))
+    groups: dict[Request, list[tuple[Pod, Ask]]] = {}
+    for pair in ranked:
+        groups.setdefault(pair[1].request, []).append(pair)
+    return [pair for group in groups.values() for pair in group]
+
+
+def pod_sets_of(asks: Sequence[Ask]) -> tuple[PodSet, ...]:
+    """Pod sets of pods in order; equal neighbours are one set."""
+    sets: list[tuple[Request, int]] = []
+    for ask in asks:
+        if sets and sets[-1][0] == ask.request:
+            sets[-1] = (ask.request, sets[-1][1] + 1)
+        else:
+            sets.append((ask.request, 1))
+    names = ["pods"] if len(sets) == 1 else [f"pods-{n}" for n in range(len(sets))]
+    return tuple(
+        PodSet(name, count, request) for name, (request, count) in zip(names, sets, strict=True)
+    )
+
+
+def created_us(pods: Iterable[Pod]) -> int:
+    """When the oldest of some pods was created, by the control plane's clock."""
+    times = [p.metadata.creation_timestamp for p in pods if p.metadata.creation_timestamp]
+    return int(min(times).timestamp() * 1_000_000) if times else 0
+
+
+def plans_of(
+    notes: Mapping[str, PlanNote],
+) -> dict[int, PodPlan]:
+    """What each seat of one start was given, from its pods' notes by pod uid.
+
+    The whole plan, where all its parts are there, then what each pod says for itself, which is
+    newer where a pod has taken another's seat.
+    """
+    found = {plan.pod: plan for plan in whole_plan(notes.values()) or ()}
+    for uid, note in notes.items():
+        own = note.own
+        found[own.pod] = PodPlan(own.pod, own.node, own.leaves, uid)
+    return found

@@ -1,0 +1,285 @@
+"""The scheduler of a cluster: watch, feed, decide, carry out.
+
+One asyncio loop does it all; only the lease is renewed in a thread of its own. A standby watches
+and feeds its world just as the leader does, and decides nothing. Nothing is decided before every
+kind has been listed, and nothing while one of them cannot be watched.
+"""
+
+import asyncio
+import time
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import structlog
+
+from shoal.catalog.catalog import Catalog
+from shoal.core import events as ev
+from shoal.core.decisions import Wait
+from shoal.core.policies import Policy
+from shoal.core.world import World
+from shoal.kubernetes.asks import AskReader
+from shoal.kubernetes.cache import WatchCache
+from shoal.kubernetes.client import Client
+from shoal.kubernetes.deadlines import DeadlineOptions, Deadlines
+from shoal.kubernetes.events import EventRecorder, Told
+from shoal.kubernetes.executor import KubernetesExecutor
+from shoal.kubernetes.fleet import FleetView
+from shoal.kubernetes.flights import Flight
+from shoal.kubernetes.source import Source, SourceOptions
+from shoal.kubernetes.truth import Truth
+from shoal.kubernetes.wire.meta import ObjectReference
+from shoal.loop.engine import Loop, NoRecorder, Recorder
+from shoal.model.hold import Hold, HoldReason
+from shoal.texts.holds import hold_text
+from shoal.texts.verdicts import verdict_text
+
+_log = structlog.get_logger(__name__)
+
+LATENCIES: Final = 10_000
+"""So many of the last times from a freed device to the next patch are kept."""
+
+
+class Leadership(Protocol):
+    """Whether this process leads now."""
+
+    @property
+    def is_leader(self) -> bool:
+        """True while it surely does."""
+        ...
+
+
+class AlwaysLeads:
+    """For a process that has no rival."""
+
+    is_leader = True
+
+
+@dataclass(frozen=True)
+class SchedulerOptions:
+    """How a scheduler goes about it."""
+
+    budget: int = 2_000
+    """Places searched for before what was found is carried out."""
+    gather_s: float = 0.002
+    """The pause in which changes gather, so that one cycle serves them all."""
+    tick_s: float = 0.5
+    """How often deadlines are looked at."""
+    source: SourceOptions = SourceOptions()
+    deadlines: DeadlineOptions = DeadlineOptions()
+
+
+DEFAULT_OPTIONS: Final = SchedulerOptions()
+
+
+@dataclass
+class Counts:
+    """What a scheduler has done so far."""
+
+    cycles: int = 0
+    cycle_s: float = 0.0
+    longest_cycle_s: float = 0.0
+    events: Counter[str] = field(default_factory=Counter)
+    decisions: Counter[str] = field(default_factory=Counter)
+    free_to_patch_s: deque[float] = field(default_factory=lambda: deque(maxlen=LATENCIES))
+    """From hearing that a device is free to sending the patch of the pod that gets it."""
+
+
+class Scheduler:
+    """Wires stores, source, loop and executor of one cluster."""
+
+    def __init__(
+        self,
+        client: Client,
+        cache: WatchCache,
+        truth: Truth,
+        catalog: Catalog,
+        policy: Policy,
+        seed: int,
+        *,
+        leadership: Leadership | None = None,
+        recorder: Recorder | None = None,
+        tell: EventRecorder | None = None,
+        options: SchedulerOptions = DEFAULT_OPTIONS,
+    ) -> None:
+        self.world = World()
+        self.counts = Counts()
+        self.options = options
+        self.is_ready = False
+        """Whether everything has been listed and taken in."""
+        fleet = FleetView(truth, self.world, catalog)
+        self.source = Source(truth, self.world, AskReader(catalog), fleet, options.source)
+        self._cache = cache
+        self._leadership = leadership or AlwaysLeads()
+        self._wake = asyncio.Event()
+        self._tell = tell
+        self._deadlines = Deadlines(self.source, options.deadlines)
+        self._told_holds: dict[str, Hold] = {}
+        self._freed: deque[float] = deque(maxlen=LATENCIES)
+        self._budget = options.budget
+        self._tick_at_s = 0.0
+        self._undecided = False
+        """Whether anything has changed since the last cycle that came to an end."""
+        self.executor = KubernetesExecutor(
+            client,
+            self.source,
+            catalog,
+            now_us=now_us,
+            may_write=lambda: self._leadership.is_leader,
+            on_wait=self._told_to_wait,
+            on_release=self._released,
+            wake=self._wake.set,
+        )
+        self.loop = Loop(self.world, policy, seed, self.executor, recorder or NoRecorder())
+        for store in truth.stores:
+            store.subscribe(lambda old, new: self._wake.set())
+
+    def wake(self) -> None:
+        """Have the scheduler look around now."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Watch and decide until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._cache.run(), name="watch")
+            if self._tell is not None:
+                tasks.create_task(self._tell.run(), name="events")
+            tasks.create_task(self._drive(), name="drive")
+
+    async def _drive(self) -> None:
+        await self._cache.wait_listed()
+        while True:
+            self._wake.clear()
+            again = self.step()
+            if again or self.source.is_dirty:
+                await asyncio.sleep(0)
+            else:
+                await self._rest()
+
+    def step(self) -> bool:
+        """Take in what changed, and decide if this process may; whether there is more to do."""
+        at_us = now_us()
+        leads = self._leadership.is_leader
+        gained = leads and not self.source.acts
+        self.source.acts = leads
+        self._undecided |= gained
+        for event in self.source.changes(at_us):
+            self._count(event)
+            self.loop.feed(event)
+            self._undecided = True
+        if not self.is_ready:
+            self.is_ready = True
+            _log.info(
+                "the cluster is known",
+                nodes=len(self.source.fleet.inventories),
+                pods=len(self.source.pods),
+                workloads=len(self.world.entries),
+            )
+        if gained:
+            _log.info("deciding", cluster_is_visible=not self._cache.troubles())
+            self.executor.take_over()
+            for owner in list(self.source.flights_of):
+                self.source.mark_owner(owner)
+        if not leads or self._cache.troubles():
+            return False
+        self.executor.release_seats()
+        self._look_at_deadlines(at_us)
+        self._tell_holds()
+        return self._undecided and self._decide(at_us)
+
+    def _decide(self, at_us: int) -> bool:
+        began_s = time.perf_counter()
+        came = self.loop.turn(at_us, self._budget)
+        took_s = time.perf_counter() - began_s
+        self.counts.cycles += 1
+        self.counts.cycle_s += took_s
+        self.counts.longest_cycle_s = max(self.counts.longest_cycle_s, took_s)
+        for decision in came.decisions:
+            self.counts.decisions[type(decision).__name__] += 1
+            if not isinstance(decision, Wait):
+                _log.debug("decided", key=decision.key)
+        # A gang that is larger than the budget needs one that is larger than it.
+        stuck = not came.complete and not came.decisions
+        self._budget = self._budget * 4 if stuck else self.options.budget
+        self._undecided = not came.complete or bool(came.decisions)
+        return self._undecided
+
+    async def _rest(self) -> None:
+        """Wait for a change, for a time at which something is due, or for the next tick."""
+        timeout_s = self.options.tick_s
+        due_us = self.source.next_due_us()
+        if due_us is not None:
+            timeout_s = min(timeout_s, max(0.0, (due_us - now_us()) / 1e6))
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+        await asyncio.sleep(self.options.gather_s)
+
+    # Deadlines --------------------------------------------------------------------------------
+
+    def _look_at_deadlines(self, at_us: int) -> None:
+        now_s = time.monotonic()
+        if now_s < self._tick_at_s:
+            return
+        self._tick_at_s = now_s + self.options.tick_s
+        for late in list(self._deadlines.overdue(at_us)):
+            if late.reason:
+                self._fail(late.flight, late.number, late.reason, at_us)
+            else:
+                self.executor.renew_claim(late.flight, late.number)
+
+    def _fail(self, flight: Flight, number: int, reason: str, at_us: int) -> None:
+        node = flight.seats[number].placement.node
+        _log.info("start failed", workload=flight.uid, pod=number, node=node, why=reason)
+        for uid in flight.pods:
+            self._say(uid, "StartFailed", f"Not started on node {node}: {reason}", warning=True)
+        self.source.fail(flight, number, reason, at_us)
+
+    # Telling people ---------------------------------------------------------------------------
+
+    def _told_to_wait(self, decision: Wait) -> None:
+        text = verdict_text(decision.verdict)
+        for uid in decision.workloads:
+            unit = self.source.units.waiting.get(uid)
+            for pod in unit.pods if unit is not None else ():
+                self._say(pod, "Waiting", text)
+
+    def _tell_holds(self) -> None:
+        """Tell pods that are held back, once for each reason."""
+        holds = self.source.holds
+        for key, hold in holds.items():
+            known = self._told_holds.get(key)
+            if known is None or known.reason is not hold.reason:
+                for pod in hold.pods:
+                    self._say(pod, "HeldBack", hold_text(hold), warning=_is_grave(hold))
+        self._told_holds = dict(holds)
+
+    def _say(self, pod: str, reason: str, note: str, *, warning: bool = False) -> None:
+        found = self.source.pods.get(pod)
+        if self._tell is not None and found is not None:
+            about = ObjectReference.to("v1", "Pod", found.metadata)
+            self._tell.record(Told(about, reason, note, "Planning", warning=warning))
+
+    # Counting ---------------------------------------------------------------------------------
+
+    def _count(self, event: ev.Event) -> None:
+        self.counts.events[type(event).__name__] += 1
+        if isinstance(event, ev.WorkloadEnded | ev.PodEnded):
+            entry = self.world.entries.get(event.uid)
+            if entry is not None and entry.started:
+                self._freed.append(time.monotonic())
+
+    def _released(self, _: str) -> None:
+        if self._freed:
+            self.counts.free_to_patch_s.append(time.monotonic() - self._freed.popleft())
+
+
+def now_us() -> int:
+    """Microseconds since the epoch, by this machine's clock."""
+    return time.time_ns() // 1000
+
+
+def _is_grave(hold: Hold) -> bool:
+    return hold.reason in (HoldReason.REFUSED, HoldReason.OWN_CLAIM, HoldReason.STUCK)

@@ -1,0 +1,403 @@
+"""Who waits: gated pods as workloads, and those that are held back from being planned.
+
+A Job's pods start together, as many as it lacks at that moment: `OWNER/WAVE`, with a new number for
+each such wave. Pods of every other controller start one by one, each in the lowest free slot of its
+owner: `OWNER/SLOT`. A pod without a controller is `POD/0`. Numbers come from what the API server
+has (pods carry the workload that they belong to), so they are the same after a restart.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from shoal.core import events as ev
+from shoal.core.world import State, World
+from shoal.kubernetes.asks import Ask
+from shoal.kubernetes.flights import created_us, in_order, pod_count, pod_sets_of
+from shoal.kubernetes.truth import NAMESPACE, OWNER, Stage, Truth, owner_uid
+from shoal.kubernetes.wire.pod import Pod
+from shoal.kubernetes.wire.workload import Job, ReplicaSet
+from shoal.model.hold import Hold, HoldReason
+from shoal.model.workload import Outcome, Workload
+from shoal.objects.quantity import QuantityError, ceiling, floor
+
+SETTLE_US: Final = 2_000_000
+"""How long after its last change an incomplete later wave of a Job is planned as it is."""
+
+REFUSED_US: Final = 300_000_000
+"""How long a node is not planned again for those whom it refused, if it does not change."""
+
+
+@dataclass(slots=True)
+class Unit:
+    """A workload that waits, and its pods in the order of their seats."""
+
+    workload: Workload
+    owner: str
+    pods: tuple[str, ...]
+
+
+class Numbers:
+    """Numbers of slots and waves in use, by owner."""
+
+    def __init__(self) -> None:
+        self._used: dict[str, set[int]] = defaultdict(set)
+        self._low: dict[str, int] = {}
+        self._high: dict[str, int] = {}
+
+    def lowest(self, owner: str) -> int:
+        """The lowest free number."""
+        used, number = self._used[owner], self._low.get(owner, 0)
+        while number in used:
+            number += 1
+        self._low[owner] = number
+        return number
+
+    def next(self, owner: str) -> int:
+        """A number above all that were used."""
+        return self._high.get(owner, -1) + 1
+
+    def take(self, owner: str, number: int) -> None:
+        """Note that a number is in use."""
+        self._used[owner].add(number)
+        self._high[owner] = max(self._high.get(owner, -1), number)
+
+    def free(self, owner: str, number: int) -> None:
+        """Note that a number is no longer in use."""
+        self._used[owner].discard(number)
+        self._low[owner] = min(self._low.get(owner, 0), number)
+
+    def forget(self, owner: str) -> None:
+        """Forget an owner that is gone."""
+        for each in (self._used, self._low, self._high):
+            each.pop(owner, None)
+
+
+class Book(Protocol):
+    """What the units read of the rest of the source."""
+
+    truth: Truth
+    world: World
+    jobs: dict[str, Job]
+    replica_sets: dict[str, ReplicaSet]
+    flights_of: dict[str, set[str]]
+    replans: set[str]
+
+    def ask(self, pod: Pod) -> Ask:
+        """What a pod asks for."""
+        ...
+
+    def is_seated(self, pod: str) -> bool:
+        """Whether a pod has its place in a start."""
+        ...
+
+    def fill(self, owner: str, pods: Sequence[Pod], now_us: int) -> list[Pod]:
+        """Seat pods in empty seats of their owner's starts; returns those left over."""
+        ...
+
+
+class Units:
+    """The workloads that wait."""
+
+    def __init__(self, book: Book) -> None:
+        self.numbers = Numbers()
+        self.waiting: dict[str, Unit] = {}
+        """By workload uid."""
+        self.unit_of: dict[str, str] = {}
+        """The workload uid of each pod in a unit."""
+        self.holds: dict[str, Hold] = {}
+        """By pod for those that start one by one, by owner for those that start together."""
+        self.due: dict[str, int] = {}
+        """Owners that are to be looked at again, and when (us)."""
+        self.refusals: dict[str, dict[str, int]] = {}
+        """Nodes that refused pods of an owner, and until when they are not tried again (us)."""
+        self._gang_unit: dict[str, str] = {}
+        self._quota_seen: dict[str, tuple[str, str, str, str]] = {}
+        """Owners whose claim a quota refused: namespace, quota, its version then, the message."""
+        self._book = book
+
+    # Which pods wait
+
+    def waits(self, pod: Pod | None) -> bool:
+        """Whether a pod waits for a plan and has no place in a start."""
+        if pod is None or self._book.is_seated(pod.uid):
+            return False
+        stage = self._book.truth.stage(pod)
+        return stage is Stage.GATED or (stage is Stage.RELEASED and pod.uid in self._book.replans)
+
+    def one(self, uid: str, pod: Pod | None, now_us: int) -> Iterator[ev.Event]:
+        """Bring a pod that starts by itself up to date."""
+        if pod is None or not self.waits(pod):
+            yield from self._drop_one(uid, now_us)
+            return
+        if not self._book.fill(owner_uid(pod), [pod], now_us):
+            yield from self._drop_one(uid, now_us)
+            return
+        ask = self._book.ask(pod)
+        hold = self._hold([(pod, ask)], owner_uid(pod))
+        if hold is not None:
+            yield from self._drop_one(uid, now_us)
+            self.holds[uid] = hold
+            return
+        self.holds.pop(uid, None)
+        owner = owner_uid(pod)
+        known = self.unit_of.get(uid)
+        number = int(known.rpartition("/")[2]) if known else self._new_number(owner, pod)
+        workload = self._workload(f"{owner}/{number}", [(pod, ask)])
+        yield from self._submit(Unit(workload, owner, (uid,)), now_us)
+
+    def together(self, owner: str, now_us: int) -> Iterator[ev.Event]:
+        """Bring the pods of an owner whose pods start together up to date."""
+        book = self._book
+        self.due.pop(owner, None)
+        pods = list(book.truth.pods.by(OWNER, owner))
+        left = book.fill(owner, [pod for pod in pods if self.waits(pod)], now_us)
+        if not left:
+            yield from self._drop_gang(owner, now_us)
+            return
+        lacks = self._lacks(owner, pods, left)
+        if lacks is not None and len(left) < lacks and not self._settled(owner, left, now_us):
+            yield from self._incomplete(owner, left, lacks, now_us)
+            return
+        pairs = in_order((pod, book.ask(pod)) for pod in left)
+        hold = self._hold(pairs, owner)
+        if hold is not None:
+            yield from self._drop_gang(owner, now_us)
+            self.holds[owner] = hold
+            return
+        self.holds.pop(owner, None)
+        known = self._gang_unit.get(owner)
+        workload = self._workload(known or f"{owner}/{self.numbers.next(owner)}", pairs)
+        self._gang_unit[owner] = workload.uid
+        yield from self._submit(Unit(workload, owner, tuple(p.uid for p, _ in pairs)), now_us)
+
+    def lacking(self, owner: str) -> int:
+        """How many pods an owner still has to make; 0 where nobody knows it."""
+        pods = list(self._book.truth.pods.by(OWNER, owner))
+        if owner in self._book.jobs:
+            return self._lacks(owner, pods, []) or 0
+        found = self._book.replica_sets.get(owner)
+        if found is None or found.metadata.deletion_timestamp is not None:
+            return 0
+        return max(0, found.spec.replicas - self._alive(pods))
+
+    def started(self, uid: str) -> Unit | None:
+        """Take a unit out that was started; its number stays in use."""
+        unit = self.waiting.pop(uid, None)
+        if unit is not None:
+            self._forget_pods(unit)
+            self._gang_unit.pop(unit.owner, None)
+        return unit
+
+    # Refusals and quotas
+
+    def refused(self, owner: str, node: str, now_us: int) -> None:
+        """Remember that a node refused a pod of an owner."""
+        self.refusals.setdefault(owner, {})[node] = now_us + REFUSED_US
+        self.due[owner] = min(self.due.get(owner, now_us + REFUSED_US), now_us + REFUSED_US)
+
+    def forgive(self, node: str) -> list[str]:
+        """Forget what a node refused, as it has changed; returns whom that concerns."""
+        owners = [owner for owner, nodes in self.refusals.items() if nodes.pop(node, None)]
+        for owner in [owner for owner, nodes in self.refusals.items() if not nodes]:
+            del self.refusals[owner]
+        return owners
+
+    def quota_refused(self, owner: str, namespace: str, quota: str, message: str) -> None:
+        """Remember that a quota refused a claim; until it changes nothing is tried again."""
+        found = self._book.truth.quotas.get(quota, namespace)
+        version = found.metadata.resource_version if found is not None else ""
+        self._quota_seen[owner] = (namespace, quota, version, message)
+
+    def held_by_quota(self, namespace: str) -> list[str]:
+        """Keys of what quotas of a namespace hold back."""
+        reasons = (HoldReason.QUOTA, HoldReason.QUOTA_REFUSED)
+        return [
+            key
+            for key, hold in self.holds.items()
+            if hold.reason in reasons and dict(hold.details).get("namespace") == namespace
+        ]
+
+    # Parts
+
+    def _workload(self, uid: str, pairs: Sequence[tuple[Pod, Ask]]) -> Workload:
+        pods = [pod for pod, _ in pairs]
+        known = self.waiting.get(uid)
+        first, ask = pairs[0]
+        owner = first.metadata.controller
+        return Workload(
+            uid=uid,
+            pod_sets=pod_sets_of([each for _, each in pairs]),
+            queue=ask.queue,
+            type=ask.type,
+            # What waits keeps its place in the queue while single pods of it are replaced.
+            created_us=known.workload.created_us if known else created_us(pods),
+            name=owner.name if owner is not None else first.metadata.name,
+            namespace=first.metadata.namespace,
+        )
+
+    def _submit(self, unit: Unit, now_us: int) -> Iterator[ev.Event]:
+        uid = unit.workload.uid
+        known = self.waiting.get(uid)
+        self.waiting[uid] = unit
+        if known is not None and known.pods != unit.pods:
+            self._forget_pods(known)
+        self.unit_of.update(dict.fromkeys(unit.pods, uid))
+        self.numbers.take(unit.owner, int(uid.rpartition("/")[2]))
+        refused = self._refused_now(unit.owner, now_us)
+        entry = self._book.world.entries.get(uid)
+        if entry is not None and entry.state is State.WAITING:
+            if entry.workload == unit.workload and entry.refused == frozenset(refused):
+                return
+        if entry is not None:
+            yield ev.WorkloadEnded(now_us, uid, Outcome.CANCELLED)
+        if refused:
+            yield ev.WorkloadRestored(now_us, unit.workload, 0, (), (), None, refused)
+        else:
+            yield ev.WorkloadSubmitted(now_us, unit.workload)
+
+    def _refused_now(self, owner: str, now_us: int) -> tuple[str, ...]:
+        nodes = self.refusals.get(owner)
+        if not nodes:
+            return ()
+        for node in [node for node, until in nodes.items() if until <= now_us]:
+            del nodes[node]
+        return tuple(sorted(nodes))
+
+    def _drop_one(self, uid: str, now_us: int) -> Iterator[ev.Event]:
+        self.holds.pop(uid, None)
+        known = self.unit_of.get(uid)
+        if known is not None:
+            yield from self._cancel(known, now_us)
+
+    def _drop_gang(self, owner: str, now_us: int) -> Iterator[ev.Event]:
+        self.holds.pop(owner, None)
+        known = self._gang_unit.pop(owner, None)
+        if known is not None:
+            yield from self._cancel(known, now_us)
+
+    def _cancel(self, uid: str, now_us: int) -> Iterator[ev.Event]:
+        unit = self.waiting.pop(uid, None)
+        if unit is None:
+            return
+        self._forget_pods(unit)
+        self.numbers.free(unit.owner, int(uid.rpartition("/")[2]))
+        yield ev.WorkloadEnded(now_us, uid, Outcome.CANCELLED)
+
+    def _forget_pods(self, unit: Unit) -> None:
+        for pod in unit.pods:
+            if self.unit_of.get(pod) == unit.workload.uid:
+                del self.unit_of[pod]
+
+    def _new_number(self, owner: str, pod: Pod) -> int:
+        numbers = self.numbers
+        return numbers.next(owner) if owner == pod.uid else numbers.lowest(owner)
+
+    # Completeness
+
+    def _alive(self, pods: Iterable[Pod]) -> int:
+        stage = self._book.truth.stage
+        return sum(1 for p in pods if not p.is_terminating and stage(p) is not Stage.GONE)
+
+    def _lacks(self, owner: str, pods: Sequence[Pod], left: Sequence[Pod]) -> int | None:
+        """How many pods a Job needs beside those that have a place; None where it is unknown."""
+        job = self._book.jobs.get(owner)
+        if job is None or job.metadata.deletion_timestamp is not None:
+            return None
+        wanted = 0 if job.spec.suspend else job.spec.parallelism
+        if job.spec.completions is not None:
+            wanted = min(wanted, job.spec.completions - job.status.succeeded)
+        mine = {pod.uid for pod in left}
+        return max(0, wanted - self._alive(pod for pod in pods if pod.uid not in mine))
+
+    def _settled(self, owner: str, left: Sequence[Pod], now_us: int) -> bool:
+        """Whether an incomplete wave is planned as it is: never a Job's first one."""
+        job = self._book.jobs.get(owner)
+        ran = job is not None and (job.status.succeeded or job.status.failed)
+        if not ran and not self._book.flights_of.get(owner):
+            return False
+        ready_us = max(created_us([pod]) for pod in left) + SETTLE_US
+        if now_us < ready_us:
+            self.due[owner] = ready_us
+        return now_us >= ready_us
+
+    def _incomplete(
+        self, owner: str, left: Sequence[Pod], lacks: int, now_us: int
+    ) -> Iterator[ev.Event]:
+        """Hold a gang back. One that waits already goes on waiting: a pod is being replaced."""
+        known = self._gang_unit.get(owner)
+        unit = self.waiting.get(known) if known is not None else None
+        if unit is not None and pod_count(unit.workload) == lacks:
+            unit.pods = tuple(pod.uid for pod in left)
+            return
+        yield from self._drop_gang(owner, now_us)
+        job = self._book.jobs[owner]
+        self.holds[owner] = Hold(
+            HoldReason.INCOMPLETE,
+            tuple(pod.uid for pod in left),
+            (("owner", f"Job {job.metadata.name}"), ("pods", len(left)), ("wanted", lacks)),
+        )
+
+    # Holding back
+
+    def _hold(self, pairs: Sequence[tuple[Pod, Ask]], owner: str) -> Hold | None:
+        """Why these pods may not be planned, or None."""
+        uids = tuple(pod.uid for pod, _ in pairs)
+        for pod, ask in pairs:
+            if ask.refusal is not None:
+                return Hold(HoldReason.REFUSED, uids, refusal=ask.refusal)
+            ours = ask.claimed.name if ask.claimed is not None else ""
+            for claim in pod.spec.resource_claims:
+                name = claim.resource_claim_name or claim.resource_claim_template_name
+                if name != ours:
+                    return Hold(HoldReason.OWN_CLAIM, uids, (("claim", name),))
+        return self._quota_hold(pairs, owner, uids)
+
+    def _quota_hold(
+        self, pairs: Sequence[tuple[Pod, Ask]], owner: str, uids: tuple[str, ...]
+    ) -> Hold | None:
+        """The quota that has no room for these pods' claims; only claims are charged so late."""
+        claimed = [(pod, ask) for pod, ask in pairs if ask.claimed is not None]
+        if not claimed:
+            return None
+        namespace = claimed[0][0].metadata.namespace
+        asked: dict[str, int] = defaultdict(int)
+        for pod, ask in claimed:
+            if self._book.truth.claims.get(ask.claimed.name if ask.claimed else "", namespace):
+                continue  # it exists, so it is charged already
+            asked[f"{ask.driver}.deviceclass.resource.k8s.io/devices"] += ask.devices
+            asked["count/resourceclaims.resource.k8s.io"] += 1
+        for quota in self._book.truth.quotas.by(NAMESPACE, namespace):
+            for resource, wanted in asked.items():
+                hard = quota.status.hard.get(resource) or quota.spec.hard.get(resource)
+                if hard is None:
+                    continue
+                try:
+                    allowed = floor(hard)
+                    used = ceiling(quota.status.used.get(resource, "0"))
+                except QuantityError:
+                    continue
+                if used + wanted > allowed:
+                    details = (
+                        ("quota", quota.metadata.name),
+                        ("namespace", namespace),
+                        ("resource", resource),
+                        ("used", used),
+                        ("asked", wanted),
+                        ("allowed", allowed),
+                    )
+                    return Hold(HoldReason.QUOTA, uids, details)
+        return self._refused_by_quota(owner, uids)
+
+    def _refused_by_quota(self, owner: str, uids: tuple[str, ...]) -> Hold | None:
+        seen = self._quota_seen.get(owner)
+        if seen is None:
+            return None
+        namespace, name, version, message = seen
+        quota = self._book.truth.quotas.get(name, namespace)
+        if quota is None or quota.metadata.resource_version != version:
+            del self._quota_seen[owner]
+            return None
+        details = (("quota", name), ("namespace", namespace), ("message", message))
+        return Hold(HoldReason.QUOTA_REFUSED, uids, details)

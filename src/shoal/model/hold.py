@@ -1,0 +1,40 @@
+"""Why pods are not even put before the planner, as a machine-readable value.
+
+Sentences are made in `texts`.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from shoal.model.refusal import Refusal
+
+
+class HoldReason(StrEnum):
+    """What keeps pods from being planned, or from going on with a plan.
+
+    The details of each, by name:
+
+    - `INCOMPLETE`: `owner`, `pods` that exist, `wanted`;
+    - `QUOTA`: `quota`, `namespace`, `resource`, `used`, `asked`, `allowed`;
+    - `QUOTA_REFUSED`: `quota`, `namespace`, `message` of the API server;
+    - `REFUSED`: the refusal itself;
+    - `OWN_CLAIM`: `claim`;
+    - `STUCK`: `node`, `message` of kube-scheduler.
+    """
+
+    INCOMPLETE = "incomplete"
+    QUOTA = "quota"
+    QUOTA_REFUSED = "quota-refused"
+    REFUSED = "refused"
+    OWN_CLAIM = "own-claim"
+    STUCK = "stuck"
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What keeps the pods with these uids back; `details` are the parameters of the sentence."""
+
+    reason: HoldReason
+    pods: tuple[str, ...]
+    details: tuple[tuple[str, str | int], ...] = ()
+    refusal: Refusal | None = None

@@ -1,0 +1,68 @@
+"""Why pods are not put before the planner, as sentences."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from shoal.model.hold import Hold, HoldReason
+from shoal.texts.language import Language
+from shoal.texts.refusals import refusal_text
+
+_ENGLISH: Final[Mapping[HoldReason, str]] = {
+    HoldReason.INCOMPLETE: (
+        "{pods:,} of {wanted:,} pods of {owner} exist. They start together, so nothing is placed"
+        " until all of them exist."
+    ),
+    HoldReason.QUOTA: (
+        "ResourceQuota {quota} in {namespace} has too little room for {resource}: {used:,} used,"
+        " {asked:,} asked, {allowed:,} allowed, {excess:,} too many. It is looked at again when"
+        " the quota changes."
+    ),
+    HoldReason.QUOTA_REFUSED: (
+        "ResourceQuota {quota} in {namespace} refused a claim: {message}. It is tried again when"
+        " the quota changes."
+    ),
+    HoldReason.REFUSED: "It cannot be planned: {refusal}",
+    HoldReason.OWN_CLAIM: (
+        "It uses the claim {claim}, which Shoal did not make and does not plan. Ask for devices"
+        " under limits instead, such as nvidia.com/gpu: 1."
+    ),
+    HoldReason.STUCK: (
+        "It is pinned to node {node}, where kube-scheduler does not start it: {message} A pin"
+        " cannot be taken back: create the pod again to have it placed elsewhere."
+    ),
+}
+
+_CHINESE: Final[Mapping[HoldReason, str]] = {
+    HoldReason.INCOMPLETE: (
+        "{owner} 的 {wanted:,} 个 Pod 中目前只有 {pods:,} 个存在。它们必须同时启动，全部存在之前不会放置。"
+    ),
+    HoldReason.QUOTA: (
+        "{namespace} 中的 ResourceQuota {quota} 没有足够的 {resource}：已用 {used:,}，申请 {asked:,}，"
+        "上限 {allowed:,}，超出 {excess:,}。配额变化时会重新评估。"
+    ),
+    HoldReason.QUOTA_REFUSED: (
+        "{namespace} 中的 ResourceQuota {quota} 拒绝了一个 claim：{message}。配额变化时会重试。"
+    ),
+    HoldReason.REFUSED: "无法规划：{refusal}",
+    HoldReason.OWN_CLAIM: (
+        "它使用了并非由 Shoal 创建的 claim {claim}，Shoal 不为其规划。请改在 limits 中申请设备，"
+        "例如 nvidia.com/gpu: 1。"
+    ),
+    HoldReason.STUCK: (
+        "它已固定到节点 {node}，但 kube-scheduler 无法在该节点启动它：{message} 固定无法撤销，"
+        "如需放置到其他节点，请重新创建该 Pod。"
+    ),
+}
+
+_TEXTS: Final = {Language.ENGLISH: _ENGLISH, Language.CHINESE: _CHINESE}
+
+
+def hold_text(hold: Hold, language: Language = Language.ENGLISH) -> str:
+    """Return what keeps pods back, and what would let them go on."""
+    details: dict[str, str | int] = dict(hold.details)
+    if hold.refusal is not None:
+        details["refusal"] = refusal_text(hold.refusal, language)
+    if hold.reason is HoldReason.QUOTA:
+        used, asked, allowed = (int(details[key]) for key in ("used", "asked", "allowed"))
+        details["excess"] = used + asked - allowed
+    return _TEXTS[language][hold.reason].format(**details)
