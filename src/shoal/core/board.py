@@ -22,6 +22,11 @@ CACHED_SCORES = 1 << 26
 """Scores kept over all shapes (8 bytes each); the shapes used longest ago are dropped first."""
 
 
+RANK_BITS = 63
+HANDICAP_BITS = 40
+"""Bits of a rank dropped before it is multiplied by a handicap, so that the product fits."""
+
+
 class _Scores:
     """What is known of one shape."""
 
@@ -56,9 +61,10 @@ class Board:
         score = known.score[: self._fleet.size]
         if refused:
             score = score.copy()
-            score[[self._fleet.row_of[n] for n in sorted(refused) if n in self._fleet.row_of]] = (
-                IMPOSSIBLE
-            )
+            for name in sorted(refused):
+                row = self._fleet.row_of.get(name)
+                if row is not None:
+                    score[row] = IMPOSSIBLE
         if not len(score):
             return None
         top = int(score.max())
@@ -66,6 +72,11 @@ class Board:
             return None
         best = self._break_tie(np.flatnonzero(score == top), uid)
         return best, self._choose_leaves(shape, best, known, uid)
+
+    def use(self, scorer: Scorer) -> None:
+        """Score by another scorer from now on."""
+        self._scorer = scorer
+        self._of_shape.clear()
 
     # Scores -----------------------------------------------------------------------------------
 
@@ -120,6 +131,8 @@ class Board:
             if not len(rows):
                 return
             score, leaf = self._scorer.score(fleet, shape, rows, None if fits is None else fits[ok])
+            if self._scorer.handicap:
+                score = score - self._handicaps(rows)
             known.score[rows] = score
         if known.leaf is not None and leaf is not None:
             known.leaf[rows] = leaf
@@ -148,6 +161,11 @@ class Board:
                 self._rank[row] = keyed(self._seed, "node", name) if name else 0
             self._rank_read = log.read()
         return self._rank
+
+    def _handicaps(self, rows: NDArray[np.intp]) -> IntArray:
+        """Return how many points each row is behind, by its place in the order of nodes."""
+        behind: IntArray = (self._ranks()[rows] >> HANDICAP_BITS) * self._scorer.handicap
+        return behind >> RANK_BITS - HANDICAP_BITS
 
     def _choose_leaves(self, shape: Shape, row: int, known: _Scores, uid: str) -> tuple[str, ...]:
         devices = shape.request.devices
