@@ -23,7 +23,7 @@ import highspy
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.bounds.patterns import Grid, best_pattern
+from shoal.bounds.patterns import Grid, best_patterns
 from shoal.bounds.types import LeafGroup, NodeType
 from shoal.model.request import Request
 
@@ -107,7 +107,7 @@ class Program:
             [self.places[p].type_index for _, p in self.pairs], dtype=np.int64
         )
         self._model: _Model | None = None
-        self._patterns: list[tuple[int, NDArray[np.int64]]] = []
+        self._patterns: list[tuple[int, int, NDArray[np.int64]]] = []
 
     def most(self, demand: Floats, forced: NDArray[np.bool_] | None = None) -> Solution:
         """The largest sum of values over pods placed, with at most `demand` pods of each class.
@@ -147,10 +147,10 @@ class Program:
         return columns
 
     def _new_model(self, rows: _Rows, costs: Floats) -> "_Model":
-        shares = self._capacity_rows(rows)
-        model = _Model(rows, costs, shares)
-        for place, counts in self._patterns:
-            model.add_pattern(shares[place], counts)
+        families = self._capacity_rows(rows)
+        model = _Model(rows, costs, families)
+        for f, k, counts in self._patterns:
+            model.add_pattern(families[f], k, counts)
         return model
 
     def _solve(self, model: "_Model") -> Floats:
@@ -158,16 +158,16 @@ class Program:
         while True:
             duals = model.run()
             added = False
-            for place, share in model.shares.items():
-                worth, counts = best_pattern(share.grid, duals[share.rows])
-                if worth > duals[share.leaf_row] + PRICE_TOLERANCE:
-                    self._patterns.append((place, counts))
-                    model.add_pattern(share, counts)
+            for f, family in enumerate(model.families):
+                worth, counts = best_patterns(family.grid, np.append(duals, 0)[family.share_rows])
+                for k in np.flatnonzero(worth > duals[family.leaf_rows] + PRICE_TOLERANCE).tolist():
+                    self._patterns.append((f, k, counts[k]))
+                    model.add_pattern(family, k, counts[k])
                     added = True
             if not added:
                 return duals
 
-    def _capacity_rows(self, rows: _Rows) -> "dict[int, _Shares]":
+    def _capacity_rows(self, rows: _Rows) -> "list[_Family]":
         columns: list[list[tuple[int, Request]]] = [[] for _ in self.places]
         for column, (i, p) in enumerate(self.pairs):
             columns[p].append((column, self.requests[i]))
@@ -182,27 +182,52 @@ class Program:
             rows.add([(c, r.memory_mib) for c, r in used], kind.nodes * kind.memory_mib, -np.inf)
             big = [(c, 1.0) for c, r in used if 2 * r.devices.count > kind.leaves > 0]
             rows.add(big, kind.nodes, -np.inf)
-        shares = {}
+        families: dict[tuple[int, int], list[tuple[int, _Shares]]] = {}
         for p, place in enumerate(self.places):
             if place.group is not None:
-                kind = self.types[place.type_index]
-                shares[p] = _leaf_rows(rows, place.group, columns[p], kind.nodes)
-        return shares
+                leaves = self.types[place.type_index].nodes * place.group.count
+                shares = _leaf_rows(rows, place.group, columns[p], leaves)
+                size = place.group.compute_milli, place.group.memory_mib
+                families.setdefault(size, []).append((p, shares))
+        return [
+            _family([shares for _, shares in members], *size)
+            for size, members in families.items()
+        ]
 
 
 @dataclass(frozen=True, slots=True)
 class _Shares:
-    """Rows of one place: its leaves, and each size of share on them."""
+    """Rows of one place: its leaves, and each size of share (compute, memory) on them."""
 
     leaf_row: int
-    rows: NDArray[np.int64]
+    by_size: dict[tuple[int, int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Family:
+    """Places with leaves of one size: their rows, and by place and share those of the shares.
+
+    The row of a share that a place does not have is -1.
+    """
+
+    leaf_rows: NDArray[np.int64]
+    share_rows: NDArray[np.int64]
     grid: Grid
 
 
+def _family(members: Sequence[_Shares], compute_milli: int, memory_mib: int) -> _Family:
+    sizes = sorted({size for shares in members for size in shares.by_size})
+    rows = [[shares.by_size.get(size, -1) for size in sizes] for shares in members]
+    return _Family(
+        np.array([shares.leaf_row for shares in members], dtype=np.int64),
+        np.array(rows, dtype=np.int64).reshape(len(members), len(sizes)),
+        Grid.of(sizes, compute_milli, memory_mib),
+    )
+
+
 def _leaf_rows(
-    rows: _Rows, group: LeafGroup, columns: Sequence[tuple[int, Request]], nodes: int
+    rows: _Rows, group: LeafGroup, columns: Sequence[tuple[int, Request]], leaves: int
 ) -> _Shares:
-    leaves = nodes * group.count
     whole, memory = [], []
     by_size: dict[tuple[int, int], list[tuple[int, float]]] = {}
     for column, request in columns:
@@ -215,11 +240,10 @@ def _leaf_rows(
             by_size.setdefault(size, []).append((column, float(asked.count)))
             memory.append((column, float(asked.count * asked.memory_mib)))
     leaf_row = rows.add(whole, leaves, -np.inf)
-    sizes = sorted(by_size)
-    share_rows = [rows.add(by_size[size], 0.0, -np.inf) for size in sizes]
-    rows.add(memory, leaves * group.memory_mib if group.memory_mib else np.inf, -np.inf)
-    grid = Grid.of(sizes, group.compute_milli, group.memory_mib)
-    return _Shares(leaf_row, np.array(share_rows, dtype=np.int64), grid)
+    share_rows = {size: rows.add(by_size[size], 0.0, -np.inf) for size in sorted(by_size)}
+    if group.memory_mib:
+        rows.add(memory, leaves * group.memory_mib, -np.inf)
+    return _Shares(leaf_row, share_rows)
 
 
 def _takes_whole(request: Request, group: LeafGroup) -> bool:
@@ -248,8 +272,8 @@ def _allowed(request: Request, kind: NodeType, place: _Place) -> bool:
 class _Model:
     """HiGHS behind the few calls needed: rows once, patterns later, duals as worth per unit."""
 
-    def __init__(self, rows: _Rows, costs: Floats, shares: dict[int, _Shares]) -> None:
-        self.shares = shares
+    def __init__(self, rows: _Rows, costs: Floats, families: "list[_Family]") -> None:
+        self.families = families
         self._solver = highspy.Highs()
         self._solver.setOptionValue("output_flag", False)  # noqa: FBT003
         width = len(costs)
@@ -270,10 +294,10 @@ class _Model:
         for row, (low, high) in enumerate(zip(lower.tolist(), upper.tolist(), strict=True)):
             self._solver.changeRowBounds(row, low, high)
 
-    def add_pattern(self, share: _Shares, counts: NDArray[np.int64]) -> None:
-        """Add a column that takes one leaf and gives the shares counted in `counts`."""
+    def add_pattern(self, family: _Family, place: int, counts: NDArray[np.int64]) -> None:
+        """Add a column that takes one leaf of a place and gives the shares counted in `counts`."""
         held = np.flatnonzero(counts)
-        rows = np.append(share.rows[held], share.leaf_row).astype(np.int32)
+        rows = np.append(family.share_rows[place, held], family.leaf_rows[place]).astype(np.int32)
         values = np.append(-counts[held], 1).astype(np.float64)
         self._solver.addCol(0.0, 0.0, np.inf, len(rows), rows, values)
 

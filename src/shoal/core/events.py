@@ -6,6 +6,7 @@ Late and repeated events are ordinary: one about something that is gone changes 
 from dataclasses import dataclass
 
 from shoal.core.decisions import Decision
+from shoal.core.demand import Learned, Prices
 from shoal.model.node import Node
 from shoal.model.verdict import Verdict
 from shoal.model.workload import Outcome, Placement, Workload
@@ -61,6 +62,14 @@ class MaskSet:
     at_us: int
     mask: str
     nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PricesSet:
+    """What room on the fleet is worth was computed anew, outside the core."""
+
+    at_us: int
+    prices: Prices
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +188,14 @@ class RoomRestored:
     nodes: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class DemandRestored:
+    """The demand learned so far, from a snapshot or from where it was kept."""
+
+    at_us: int
+    learned: Learned
+
+
 Event = (
     NodeSeen
     | NodeLost
@@ -186,6 +203,7 @@ Event = (
     | DeviceLost
     | DeviceReturned
     | MaskSet
+    | PricesSet
     | WorkloadSubmitted
     | WorkloadAdopted
     | WorkloadEnded
@@ -197,4 +215,5 @@ Event = (
     | WorkloadRestored
     | GroupRestored
     | RoomRestored
+    | DemandRestored
 )

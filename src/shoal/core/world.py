@@ -13,6 +13,7 @@ from typing import assert_never
 from shoal.core import events as ev
 from shoal.core.board import Board
 from shoal.core.decisions import Decision, Retract, Start, Wait
+from shoal.core.demand import Demand, Prices
 from shoal.core.eligibility import StaticMasks
 from shoal.core.fleet import Fleet
 from shoal.core.labels import BoolArray
@@ -80,6 +81,10 @@ class World:
         self.entries: dict[str, Entry] = {}
         """Workloads that have not ended, by uid."""
         self.waiting = Waiting()
+        self.demand = Demand()
+        """What arrives, as learned so far."""
+        self.prices = Prices()
+        """What room is worth; nothing is known of it until prices are set."""
         self.failed: dict[str, None] = {}
         """Workloads whose start has to be retracted."""
         self._refused_on: dict[str, set[str]] = {}
@@ -119,6 +124,10 @@ class World:
                 self._device_returned(event)
             case ev.MaskSet():
                 self._mask_set(event)
+            case ev.PricesSet():
+                self._prices_set(event.prices)
+            case ev.DemandRestored():
+                self.demand.restore(event.learned)
             case ev.WorkloadRestored():
                 self._workload_restored(event)
             case ev.GroupRestored():
@@ -133,9 +142,15 @@ class World:
         board = self._boards.get((policy, seed))
         if board is None:
             board = self._boards[policy, seed] = Board(
-                self.fleet, self._masks, policy.scorer(), seed
+                self.fleet, self._masks, policy.scorer(self.prices), seed
             )
         return board
+
+    def _prices_set(self, prices: Prices) -> None:
+        self.prices = prices
+        self.demand.priced()
+        for (policy, _), board in self._boards.items():
+            board.use(policy.scorer(prices))
 
     def allowed_rows(self, shape: Shape) -> BoolArray:
         """Return for every row whether pods of a shape may run there at all."""
@@ -201,12 +216,18 @@ class World:
     def _submitted(self, event: ev.WorkloadSubmitted) -> None:
         if event.workload.uid not in self.entries:
             entry = self.entries[event.workload.uid] = Entry(event.workload)
+            self._learn(event.workload)
             self._wait(entry)
+
+    def _learn(self, workload: Workload) -> None:
+        for pod_set in workload.pod_sets:
+            self.demand.arrived(pod_set.request, pod_set.count)
 
     def _adopted(self, event: ev.WorkloadAdopted) -> None:
         if event.workload.uid in self.entries:
             return
         entry = self.entries[event.workload.uid] = Entry(event.workload)
+        self._learn(event.workload)
         for placement in event.placements:
             self._hold(entry, placement)
             entry.started.add(placement.pod)
@@ -340,6 +361,9 @@ class World:
                 yield ev.DeviceLost(at_us, name, device)
         for mask, names in sorted(fleet.masks.items()):
             yield ev.MaskSet(at_us, mask, tuple(sorted(names)))
+        if self.prices.classes:
+            yield ev.PricesSet(at_us, self.prices)
+        yield ev.DemandRestored(at_us, self.demand.learned())
         for _, entry in sorted(self.entries.items()):
             yield ev.WorkloadRestored(
                 at_us=at_us,

@@ -64,6 +64,7 @@ _KINDS: dict[int, type] = {
     19: ev.DeviceLost,
     20: ev.DeviceReturned,
     21: ev.MaskSet,
+    22: ev.PricesSet,
     32: ev.WorkloadSubmitted,
     33: ev.WorkloadAdopted,
     34: ev.WorkloadEnded,
@@ -74,6 +75,7 @@ _KINDS: dict[int, type] = {
     49: ev.WorkloadRestored,
     50: ev.GroupRestored,
     51: ev.RoomRestored,
+    52: ev.DemandRestored,
 }
 _DECISION_KINDS: dict[int, type] = {64: Start, 65: Retract, 66: Wait}
 """A `Decided` is recorded as the time and the decision, under the decision's kind."""

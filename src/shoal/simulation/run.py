@@ -3,8 +3,10 @@
 from collections import Counter
 from time import perf_counter
 
+from shoal.bounds.prices import prices
 from shoal.core.decisions import Decision, Start, Wait
-from shoal.core.events import WorkloadEnded, WorkloadSubmitted
+from shoal.core.demand import TaskClass, merged
+from shoal.core.events import PricesSet, WorkloadEnded, WorkloadSubmitted
 from shoal.core.policies import Policy
 from shoal.core.policies.fgd import Fragmentation
 from shoal.model.verdict import Reason
@@ -20,11 +22,15 @@ ARRIVAL_US = 1_000_000
 """Virtual time between two arrivals. Nothing depends on it, because nothing ends."""
 
 
-def run(trace: Trace, policy: str, seed: int) -> Run:
+def run(trace: Trace, policy: str, seed: int, *, learned: bool = False) -> Run:
     """Submit the inflated trace pod by pod, and measure after each what the fleet came to."""
     start = perf_counter()
     demand = task_classes(trace)
-    time = VirtualTime(trace.nodes, Policy(policy, demand), seed)
+    priced = policy == "fragmentation"
+    time = VirtualTime(trace.nodes, Policy(policy, demand), seed, learns=priced and learned)
+    if priced and not learned:
+        expected = merged(TaskClass(pod.request, 1) for pod in trace.pods)
+        time.feed(PricesSet(0, prices(trace.nodes, expected)))
     fragmentation = Fragmentation(time.world.fleet, demand)
     meter = Meter(capacity_milli(trace.nodes))
     lacked: Counter[Reason] = Counter()

@@ -5,8 +5,9 @@ It is one of the worlds that the loop serves; the loop and the core are those of
 
 from heapq import heappop, heappush
 
+from shoal.bounds.prices import prices
 from shoal.core.decisions import Decision, Start
-from shoal.core.events import Event, NodeSeen, PodStarted
+from shoal.core.events import Event, NodeSeen, PodStarted, PricesSet
 from shoal.core.policies import Policy
 from shoal.core.world import World
 from shoal.loop.engine import Loop, NoRecorder
@@ -17,11 +18,15 @@ class VirtualTime:
     """A world that runs as fast as it is decided. Implements the loop's executor.
 
     Events that are due later wait in a heap, ordered by time and, within an instant, by the order
-    in which they were scheduled.
+    in which they were scheduled. With `learns`, prices are made from the demand seen so far, when the
+    demand says that they are due; they come true at once.
     """
 
-    def __init__(self, nodes: tuple[Node, ...], policy: Policy, seed: int) -> None:
+    def __init__(
+        self, nodes: tuple[Node, ...], policy: Policy, seed: int, *, learns: bool = False
+    ) -> None:
         self.now_us = 0
+        self._learns = learns
         self.world = World()
         self._loop = Loop(self.world, policy, seed, self, NoRecorder())
         self._due: list[tuple[int, int, Event]] = []
@@ -49,4 +54,7 @@ class VirtualTime:
 
     def turn(self) -> tuple[Decision, ...]:
         """Let the loop decide now, and return what was decided and has come true."""
+        if self._learns and self.world.demand.pricing_due:
+            nodes = [node for node in self.world.fleet.nodes if node is not None]
+            self.feed(PricesSet(self.now_us, prices(nodes, self.world.demand.classes())))
         return self._loop.turn(self.now_us).decisions

@@ -7,8 +7,9 @@ caches derived from them by the change log, and never writes. Policies do not kn
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from shoal.core.demand import TaskClass
+from shoal.core.demand import Prices, TaskClass
 from shoal.core.policies.fgd import Fgd
+from shoal.core.policies.fragmentation import Fragmentation
 from shoal.core.policies.pieces import Scorer
 from shoal.core.policies.published import BestFit, Clustering, DotProduct, Packing, Random
 from shoal.core.policies.simple import Pack, Spread
@@ -21,7 +22,7 @@ class Policy:
     name: str
     demand: tuple[TaskClass, ...] = ()
 
-    def scorer(self) -> Scorer:
+    def scorer(self, prices: Prices) -> Scorer:
         """Make the policy's scorer. Raises `ValueError` if no policy has this name."""
         make = _SCORERS.get(self.name)
         if make is None:
@@ -29,18 +30,19 @@ class Policy:
                 f"There is no placement policy named {self.name!r}; "
                 f"write one of {', '.join(POLICIES)}."
             )
-        return make(self)
+        return make(self, prices)
 
 
-_SCORERS: dict[str, Callable[[Policy], Scorer]] = {
-    "random": lambda _: Random(),
-    "dot-product": lambda _: DotProduct(),
-    "clustering": lambda _: Clustering(),
-    "packing": lambda _: Packing(),
-    "best-fit": lambda _: BestFit(),
-    "fgd": lambda policy: Fgd(policy.demand),
-    "pack": lambda _: Pack(),
-    "spread": lambda _: Spread(),
+_SCORERS: dict[str, Callable[[Policy, Prices], Scorer]] = {
+    "fragmentation": lambda _policy, prices: Fragmentation(prices),
+    "random": lambda _policy, _prices: Random(),
+    "dot-product": lambda _policy, _prices: DotProduct(),
+    "clustering": lambda _policy, _prices: Clustering(),
+    "packing": lambda _policy, _prices: Packing(),
+    "best-fit": lambda _policy, _prices: BestFit(),
+    "fgd": lambda policy, _prices: Fgd(policy.demand),
+    "pack": lambda _policy, _prices: Pack(),
+    "spread": lambda _policy, _prices: Spread(),
 }
 
 POLICIES = tuple(_SCORERS)

@@ -149,6 +149,7 @@ class Fgd:
     vectorised = False
     leaf_rule = LeafRule.SCORED
     tie_rule = TieRule.FIRST
+    handicap = 0
 
     def __init__(self, demand: tuple[TaskClass, ...]) -> None:
         if not demand:

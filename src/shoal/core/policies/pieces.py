@@ -42,6 +42,8 @@ class Scorer(Protocol):
     """Whether scoring all nodes at once costs little more than scoring some of them."""
     leaf_rule: LeafRule
     tie_rule: TieRule
+    handicap: int
+    """By how many points the last node of the random order is behind the first."""
 
     def score(
         self, fleet: Fleet, shape: Shape, rows: Rows, fits: BoolArray | None

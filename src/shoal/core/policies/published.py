@@ -30,6 +30,7 @@ class _Published:
     vectorised = True
     leaf_rule = LeafRule.LEAST_FREE
     tie_rule = TieRule.FIRST
+    handicap = 0
 
 
 class Random:
@@ -38,6 +39,7 @@ class Random:
     vectorised = True
     leaf_rule = LeafRule.RANDOM
     tie_rule = TieRule.RANDOM
+    handicap = 0
 
     def score(
         self, fleet: Fleet, shape: Shape, rows: Rows, fits: BoolArray | None

@@ -30,6 +30,7 @@ class Pack:
     vectorised = True
     leaf_rule = LeafRule.LEAST_FREE
     tie_rule = TieRule.FIRST
+    handicap = 0
 
     def score(
         self, fleet: Fleet, shape: Shape, rows: Rows, fits: BoolArray | None
@@ -45,6 +46,7 @@ class Spread:
     vectorised = True
     leaf_rule = LeafRule.MOST_FREE
     tie_rule = TieRule.FIRST
+    handicap = 0
 
     def score(
         self, fleet: Fleet, shape: Shape, rows: Rows, fits: BoolArray | None

@@ -1,0 +1,299 @@
+"""The default policy: place where the least is lost of what the expected demand would pay.
+
+Every node has a value, what the expected demand would pay for what is left of it (`values`). A pod
+goes where the value lost is least. To that comes a charge for accelerators which others ask for by
+name, and a handicap that grows along one fixed random order of nodes, so that of nodes that are
+nearly as good the first is taken, and pods gather on few of them.
+
+The prices come from a linear program over fleet and demand; they enter the world as an event. This
+is bid-price control, known from revenue management (Talluri and van Ryzin, 2004, chapter 3),
+applied to nodes. Everything here is in integers.
+
+A node that mixes accelerators counts its whole devices as being of its first one's kind.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal.core.demand import Prices
+from shoal.core.fleet import Fleet
+from shoal.core.journal import IntArray
+from shoal.core.labels import BoolArray, Rows
+from shoal.core.policies.pieces import LeafRule, TieRule
+from shoal.core.policies.values import CELLS, LeafKind, Values
+from shoal.core.shape import Shape
+from shoal.model.node import WHOLE_COMPUTE_MILLI
+
+HANDICAP = 25_000
+"""By how much the last node of the random order is behind the first: 2.5 % of a device."""
+
+IndexArray = NDArray[np.intp]
+
+
+class Fragmentation:
+    """Scores of the default policy; see the module."""
+
+    vectorised = False
+    leaf_rule = LeafRule.SCORED
+    tie_rule = TieRule.FIRST
+    handicap = HANDICAP
+
+    def __init__(self, prices: Prices) -> None:
+        self._values = Values(prices)
+        self._nodes: NodeValues | None = None
+
+    def score(
+        self, fleet: Fleet, shape: Shape, rows: Rows, fits: BoolArray | None
+    ) -> tuple[IntArray, IntArray | None]:
+        """Score by value lost, in thousandths of a price unit; see `pieces.Scorer`."""
+        if self._nodes is None:
+            self._nodes = NodeValues(fleet, self._values)
+        nodes = self._nodes
+        nodes.refresh()
+        at = np.arange(fleet.size)[rows] if isinstance(rows, slice) else rows
+        request = shape.request
+        devices = request.devices
+        left = nodes.offers[at] - self._values.hosts.cost(request.cpu_milli, request.memory_mib)
+        if not devices.count:
+            return _least(left) - nodes.value[at], np.zeros(len(at), dtype=np.int64)
+        if fits is None or devices.whole:
+            left -= nodes.whole_devices(at, devices.count)
+            charge = nodes.charge[nodes.kind_of_whole[at]] * devices.count
+            return _least(left) - nodes.value[at] - charge, np.zeros(len(at), dtype=np.int64)
+        if devices.count == 1:
+            return nodes.score_share(shape, at, fits, left)
+        return nodes.score_shares(shape, at, fits, left), np.zeros(len(at), dtype=np.int64)
+
+
+def _least(offers: IntArray) -> IntArray:
+    least: IntArray = offers.min(axis=-1)
+    return least
+
+
+class NodeValues:
+    """Values of every node and leaf, brought up to date where the fleet changed."""
+
+    def __init__(self, fleet: Fleet, values: Values) -> None:
+        self._fleet = fleet
+        self._values = values
+        self._kinds: dict[tuple[int, ...], int] = {}
+        prices = len(values.hosts.cpu)
+        self._by_compute: IntArray = np.zeros((1, CELLS + 1, prices), dtype=np.int64)
+        """[kind, cells free, host price]; kind 0 is no leaf."""
+        self._by_memory: IntArray = np.zeros((1, CELLS + 1, prices), dtype=np.int64)
+        self._together: IntArray = np.zeros((1, 1, prices), dtype=np.int64)
+        """[kind, whole leaves free, host price]."""
+        self.charge: IntArray = np.zeros(1, dtype=np.int64)
+        """[kind]: charge for the scarcity of a whole device."""
+        self._allocate()
+
+    def _allocate(self) -> None:
+        fleet = self._fleet
+        self.offers: IntArray = np.zeros((fleet.capacity, self._by_compute.shape[2]), np.int64)
+        """[row, host price]: what the row would bring."""
+        self.value: IntArray = np.zeros(fleet.capacity, dtype=np.int64)
+        """[row]: the least of its offers."""
+        self.kind_of_whole: IntArray = np.zeros(fleet.capacity, dtype=np.int64)
+        """[row]: kind of the row's first undivided leaf."""
+        self._kind: IntArray = np.zeros((fleet.capacity, fleet.width), dtype=np.int64)
+        self._width = fleet.width
+        self._read = -1
+        self._static_read = -1
+
+    def refresh(self) -> None:
+        """Bring everything up to date with the fleet."""
+        fleet = self._fleet
+        if len(self.value) != fleet.capacity or self._width != fleet.width:
+            self._allocate()
+        if self._static_read != fleet.static_changes.head:
+            self._read_kinds()
+        if self._read == fleet.changes.head:
+            return
+        rows = fleet.changes.since(self._read) if self._read >= 0 else None
+        if rows is None:
+            rows = np.arange(fleet.size)
+        elif len(rows) > 1:
+            rows = np.unique(rows)
+        self._value(rows)
+        self._read = fleet.changes.read()
+
+    def whole_devices(self, rows: IndexArray, count: int) -> IntArray:
+        """Return what `count` whole devices of each row are worth, [row, host price]."""
+        kind = self.kind_of_whole[rows]
+        free = np.minimum(self._fleet.whole_free[rows], self._together.shape[1] - 1)
+        one = np.minimum(self._by_compute[kind, CELLS], self._by_memory[kind, CELLS])
+        return (
+            count * one
+            + self._together[kind, free]
+            - self._together[kind, np.maximum(free - count, 0)]
+        )
+
+    def score_share(
+        self, shape: Shape, rows: IndexArray, fits: BoolArray, left: IntArray
+    ) -> tuple[IntArray, IntArray]:
+        """Score a share of one leaf: every leaf that fits is tried, equal ones once."""
+        devices = shape.request.devices
+        compute, memory, whole = self._state(rows)
+        kind = self._kind[rows]
+        state = (kind * (CELLS + 1) + compute) * (CELLS + 1) + memory
+        equal = state[:, :, None] == state[:, None, :]
+        earlier = np.tri(state.shape[1], k=-1, dtype=np.bool_)
+        repeated = (equal & earlier & fits[:, None, :]).any(axis=2)
+        which, leaf = np.nonzero(fits & ~repeated)
+        lost = self._lost(shape, rows[which], leaf, kind[which, leaf])
+        after = left[which] - lost
+        opened = whole[which, leaf]
+        after[opened] -= self._opened(rows[which[opened]], 1)
+        score = np.full(fits.shape, np.iinfo(np.int64).min, dtype=np.int64)
+        milli = self._milli(kind[which, leaf], devices.compute_milli, devices.memory_mib)
+        charge = self.charge[kind[which, leaf]] * milli // WHOLE_COMPUTE_MILLI
+        score[which, leaf] = _least(after) - self.value[rows[which]] - charge
+        best = score.argmax(axis=1)
+        return score[np.arange(len(rows)), best], best
+
+    def score_shares(
+        self, shape: Shape, rows: IndexArray, fits: BoolArray, left: IntArray
+    ) -> IntArray:
+        """Score equal shares of several leaves: those that fit with least free are taken."""
+        devices = shape.request.devices
+        free = np.where(fits, self._fleet.leaf_compute_free[rows], np.iinfo(np.int64).max)
+        taken = np.argsort(free, axis=1, kind="stable")[:, : devices.count]
+        whole = np.take_along_axis(self._state(rows)[2], taken, axis=1)
+        charge = np.zeros(len(rows), dtype=np.int64)
+        for column in range(taken.shape[1]):
+            leaf = taken[:, column]
+            kind = self._kind[rows, leaf]
+            left = left - self._lost(shape, rows, leaf, kind)
+            milli = self._milli(kind, devices.compute_milli, devices.memory_mib)
+            charge += self.charge[kind] * milli // WHOLE_COMPUTE_MILLI
+        left -= self._opened(rows, whole.sum(axis=1))
+        return _least(left) - self.value[rows] - charge
+
+    def _state(self, rows: IndexArray) -> tuple[IntArray, IntArray, BoolArray]:
+        """Return cells of compute and memory free, [row, column], and which leaves are whole."""
+        fleet = self._fleet
+        usable = fleet.leaf_tenants_free[rows] > 0
+        size = fleet.leaf_memory[rows]
+        compute = np.clip(fleet.leaf_compute_free[rows] * usable, 0, WHOLE_COMPUTE_MILLI)
+        compute = compute * CELLS // WHOLE_COMPUTE_MILLI
+        memory = np.clip(fleet.leaf_memory_free[rows] * usable, 0, None)
+        memory = np.where(size > 0, memory * CELLS // np.maximum(size, 1), CELLS * usable)
+        tenants = fleet.leaf_tenants[rows]
+        whole = (fleet.leaf_undivided[rows] > 0) & (tenants > 0)
+        whole &= fleet.leaf_tenants_free[rows] == tenants
+        return compute, memory, whole
+
+    def _worth(self, kind: IntArray, compute: IntArray, memory: IntArray) -> IntArray:
+        return np.minimum(self._by_compute[kind, compute], self._by_memory[kind, memory])
+
+    def _lost(
+        self, shape: Shape, rows: IndexArray, leaf: IndexArray, kind: IntArray
+    ) -> IntArray:
+        """Return what leaves lose to a share, [row, host price]."""
+        fleet = self._fleet
+        devices = shape.request.devices
+        compute = fleet.leaf_compute_free[rows, leaf]
+        memory = fleet.leaf_memory_free[rows, leaf]
+        size = fleet.leaf_memory[rows, leaf]
+        shared = fleet.leaf_tenants_free[rows, leaf] > 1
+
+        def worth(compute: IntArray, memory: IntArray) -> IntArray:
+            cells = np.clip(compute, 0, WHOLE_COMPUTE_MILLI) * CELLS // WHOLE_COMPUTE_MILLI
+            part = np.clip(memory, 0, None) * CELLS // np.maximum(size, 1)
+            return self._worth(kind, cells, np.where(size > 0, part, CELLS))
+
+        after = worth(compute - devices.compute_milli, memory - devices.memory_mib)
+        return worth(compute, memory) - after * shared[:, None]
+
+    def _opened(self, rows: IndexArray, count: IntArray | int) -> IntArray:
+        """Return what a node loses beyond its leaves by `count` fewer whole ones."""
+        kind = self.kind_of_whole[rows]
+        free = np.minimum(self._fleet.whole_free[rows], self._together.shape[1] - 1)
+        return self._together[kind, free] - self._together[kind, np.maximum(free - count, 0)]
+
+    def _milli(self, kind: IntArray, compute_milli: int, memory_mib: int) -> IntArray:
+        """Return the share of a device that counts, the larger of compute and memory."""
+        if not memory_mib:
+            return np.full(len(kind), compute_milli, dtype=np.int64)
+        size = np.array([key[2] for key in ((0, 0, 0), *self._kinds)], dtype=np.int64)[kind]
+        of_memory = memory_mib * WHOLE_COMPUTE_MILLI // np.maximum(size, memory_mib)
+        return np.maximum(compute_milli, of_memory)
+
+    def _value(self, rows: IndexArray) -> None:
+        fleet = self._fleet
+        compute, memory, _ = self._state(rows)
+        offers = self._values.hosts.cost(
+            np.maximum(fleet.cpu_free[rows], 0), np.maximum(fleet.memory_free[rows], 0)
+        )
+        for column in range(fleet.width):
+            kind = self._kind[rows, column]
+            offers += self._worth(kind, compute[:, column], memory[:, column])
+        free = np.minimum(fleet.whole_free[rows], self._together.shape[1] - 1)
+        offers += self._together[self.kind_of_whole[rows], free]
+        self.offers[rows] = offers
+        self.value[rows] = _least(offers)
+
+    def _read_kinds(self) -> None:
+        """Find the kinds of leaves where nodes changed, and make tables for new ones."""
+        fleet = self._fleet
+        log = fleet.static_changes
+        rows = log.since(self._static_read) if self._static_read >= 0 else None
+        if rows is None:
+            rows = np.arange(fleet.size)
+        rows = np.unique(rows)
+        facts = np.stack(
+            [
+                fleet.leaf_accelerator[rows],
+                fleet.leaf_compute[rows],
+                fleet.leaf_memory[rows],
+                fleet.leaf_tenants[rows] > 1,
+                fleet.leaf_undivided[rows],
+            ],
+            axis=2,
+        )
+        flat = facts.reshape(-1, facts.shape[2])
+        different, where = np.unique(flat, axis=0, return_inverse=True)
+        numbers = np.array([self._number(fact) for fact in different.tolist()], dtype=np.int64)
+        self._kind[rows] = numbers[where.ravel()].reshape(facts.shape[:2])
+        whole = fleet.leaf_undivided[rows] > 0
+        first = whole.argmax(axis=1)
+        found = np.where(whole.any(axis=1), self._kind[rows, first], 0)
+        self.kind_of_whole[rows] = found
+        self._static_read = log.read()
+
+    def _number(self, fact: list[int]) -> int:
+        accelerator, compute_milli, memory_mib, shared, undivided = fact
+        if not accelerator or not compute_milli:
+            return 0
+        key = tuple(fact)
+        if key not in self._kinds:
+            names = {number: name for name, number in self._fleet.accelerator_ids.items()}
+            kind = LeafKind(
+                names[accelerator], compute_milli, memory_mib, bool(shared), bool(undivided)
+            )
+            self._kinds[key] = len(self._kinds) + 1
+            self._add_tables(kind)
+        return self._kinds[key]
+
+    def _add_tables(self, kind: LeafKind) -> None:
+        width = self._fleet.width
+        tables = self._values.of(kind, width)
+        self._by_compute = _with(self._by_compute, _padded(tables.by_compute, CELLS + 1))
+        unlimited = np.full_like(self._by_memory[0], np.iinfo(np.int64).max)
+        by_memory = unlimited if tables.by_memory is None else tables.by_memory
+        self._by_memory = _with(self._by_memory, by_memory)
+        together = tables.together if kind.undivided else tables.together * 0
+        size = max(width + 1, self._together.shape[1])
+        old = np.stack([_padded(each, size) for each in self._together])
+        self._together = _with(old, _padded(together, size))
+        charge = self._values.scarcity_charge(kind.accelerator, WHOLE_COMPUTE_MILLI)
+        self.charge = np.append(self.charge, charge)
+
+
+def _padded(table: IntArray, size: int) -> IntArray:
+    """Return `table` with its last row repeated up to `size` rows."""
+    return np.concatenate([table, np.repeat(table[-1:], size - len(table), axis=0)])
+
+
+def _with(tables: IntArray, table: IntArray) -> IntArray:
+    return np.concatenate([tables, table[None]])
