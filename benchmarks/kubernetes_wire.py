@@ -34,74 +34,70 @@ def _managed_fields(manager: str, entries: int) -> dict[str, object]:
     }
 
 
-def _pod(i: int) -> dict[str, object]:
-    """A running pod of a training job, about as an API server sends it."""
-    name = f"train-{i // 8:05}-{i % 8}-x7k2p"
-    ready = {"status": "True", "lastProbeTime": None, "lastTransitionTime": "2026-11-29T12:00:05Z"}
-    container = {
+def _metadata(i: int) -> dict[str, object]:
+    job = f"train-{i // 8:05}"
+    return {
+        "name": f"{job}-{i % 8}-x7k2p",
+        "namespace": f"team-{i % 40}",
+        "uid": f"00000000-0000-4000-8000-{i:012}",
+        "resourceVersion": str(100_000 + i),
+        "creationTimestamp": "2026-11-29T12:00:00Z",
+        "labels": {
+            "job-name": job,
+            "batch.kubernetes.io/job-completion-index": str(i % 8),
+            "app.kubernetes.io/part-of": "training",
+        },
+        "annotations": {"shoal.dev/isolation": "device"},
+        "ownerReferences": [
+            {
+                "apiVersion": "batch/v1",
+                "kind": "Job",
+                "name": job,
+                "uid": f"10000000-0000-4000-8000-{i // 8:012}",
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+        ],
+        "managedFields": [
+            _managed_fields("kube-controller-manager", 30),
+            _managed_fields("kubelet", 12),
+        ],
+    }
+
+
+def _pin(node: str) -> dict[str, object]:
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    required = {"nodeSelectorTerms": [term]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+def _container() -> dict[str, object]:
+    asked = {"nvidia.com/gpu": "1", "memory": "64Gi"}
+    return {
         "name": "main",
-        "image": "registry.example/team/train:2026.11",
+        "image": "team/train:2026.11",
         "command": ["python", "-m", "train", "--config", "/etc/train/config.yaml"],
         "env": [{"name": f"SETTING_{n}", "value": f"value-{n}"} for n in range(12)],
-        "resources": {
-            "limits": {"nvidia.com/gpu": "1", "memory": "64Gi"},
-            "requests": {"nvidia.com/gpu": "1", "memory": "64Gi", "cpu": "8"},
-        },
+        "resources": {"limits": asked, "requests": asked | {"cpu": "8"}},
         "volumeMounts": [{"name": f"volume-{n}", "mountPath": f"/mnt/{n}"} for n in range(4)],
         "imagePullPolicy": "IfNotPresent",
     }
+
+
+def _pod(i: int) -> dict[str, object]:
+    """A running pod of a training job, about as an API server sends it."""
+    node = f"gpu-{i // 8:04}"
+    true = {"status": "True", "lastProbeTime": None, "lastTransitionTime": "2026-11-29T12:00:05Z"}
     return {
-        "metadata": {
-            "name": name,
-            "namespace": f"team-{i % 40}",
-            "uid": f"00000000-0000-4000-8000-{i:012}",
-            "resourceVersion": str(100_000 + i),
-            "creationTimestamp": "2026-11-29T12:00:00Z",
-            "labels": {
-                "job-name": f"train-{i // 8:05}",
-                "batch.kubernetes.io/job-completion-index": str(i % 8),
-                "app.kubernetes.io/part-of": "training",
-            },
-            "annotations": {"shoal.dev/isolation": "device"},
-            "ownerReferences": [
-                {
-                    "apiVersion": "batch/v1",
-                    "kind": "Job",
-                    "name": f"train-{i // 8:05}",
-                    "uid": f"10000000-0000-4000-8000-{i // 8:012}",
-                    "controller": True,
-                    "blockOwnerDeletion": True,
-                }
-            ],
-            "managedFields": [
-                _managed_fields("kube-controller-manager", 30),
-                _managed_fields("kubelet", 12),
-            ],
-        },
+        "metadata": _metadata(i),
         "spec": {
-            "nodeName": f"gpu-{i // 8:04}",
-            "containers": [container],
+            "nodeName": node,
+            "containers": [_container()],
             "tolerations": [
                 {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute"}
                 for key in ("not-ready", "unreachable")
             ],
-            "affinity": {
-                "nodeAffinity": {
-                    "requiredDuringSchedulingIgnoredDuringExecution": {
-                        "nodeSelectorTerms": [
-                            {
-                                "matchFields": [
-                                    {
-                                        "key": "metadata.name",
-                                        "operator": "In",
-                                        "values": [f"gpu-{i // 8:04}"],
-                                    }
-                                ]
-                            }
-                        ]
-                    }
-                }
-            },
+            "affinity": _pin(node),
             "volumes": [{"name": f"volume-{n}", "emptyDir": {}} for n in range(4)],
             "schedulerName": "default-scheduler",
             "priority": 0,
@@ -112,7 +108,7 @@ def _pod(i: int) -> dict[str, object]:
             "phase": "Running",
             "startTime": "2026-11-29T12:00:01Z",
             "conditions": [
-                ready | {"type": name} for name in ("PodScheduled", "Initialized", "Ready")
+                true | {"type": name} for name in ("PodScheduled", "Initialized", "Ready")
             ],
             "containerStatuses": [
                 {
