@@ -47,12 +47,22 @@ _TRY_AGAIN_S: Final = 0.5
 
 @dataclass(slots=True)
 class Released:
-    """What was done. `left` says, by namespace and name, which pods still wait for us, and why."""
+    """What was done.
+
+    Attributes:
+        namespaces: those that are managed no longer.
+        objects: policies and webhook configurations that were removed.
+        pods: gates that were lifted.
+        claims: claims that were made for pods on the DRA channel.
+        claimless: pods, by namespace and name, for which none could be made, and why.
+        left: pods whose gate could not be lifted, and why.
+    """
 
     namespaces: list[str] = field(default_factory=list)
     objects: int = 0
     pods: int = 0
     claims: int = 0
+    claimless: dict[tuple[str, str], str] = field(default_factory=dict)
     left: dict[tuple[str, str], str] = field(default_factory=dict)
 
 
@@ -155,14 +165,14 @@ class _Lifter:
             return
         reading = reading_of(pod, self._catalog, Rules(Channel.DRA))
         if isinstance(reading, Refusal):
-            self._done.left[pod.key] = refusal_text(reading)
+            self._done.claimless[pod.key] = refusal_text(reading)
             return
         if self._classes is None:
             self._classes = await self._client.list_all(DEVICE_CLASSES)
         resource = reading.resources[0][0] if reading.resources else ""
         device_class = class_for(self._classes, self._catalog, resource, reading.vendor)
         if device_class is None:
-            self._done.left[pod.key] = f"no DeviceClass stands for {resource or 'its devices'}"
+            self._done.claimless[pod.key] = f"no DeviceClass stands for {resource or 'its devices'}"
             return
         requests = requests_of(reading.spans)
         body = claim_body(claimed.name, pod.metadata, requests, device_class)

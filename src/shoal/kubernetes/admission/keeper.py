@@ -15,7 +15,7 @@ and the other reads again.
 import asyncio
 import contextlib
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -49,6 +49,7 @@ class Keeper:
         *,
         lifetime: timedelta = LIFETIME,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """Nothing is read or written before the first step."""
         self._client = client
@@ -56,6 +57,7 @@ class Keeper:
         self._names = tuple(names)
         self._lifetime = lifetime
         self._clock = clock
+        self._sleep = sleep
 
     async def step(self) -> Pair:
         """Move the renewal on by what is due, and return what is to be served now.
@@ -95,7 +97,7 @@ class Keeper:
                 if pair != serving:
                     serve(pair)
                     serving = pair
-            await asyncio.sleep(period_s)
+            await self._sleep(period_s)
 
     async def _current(self) -> Secret:
         """The Secret, made now if there is none."""
@@ -140,17 +142,12 @@ class Keeper:
             found = await self._client.get(WEBHOOKS, CONFIGURATION)
         except NotFoundError:
             return True
-        change: list[dict[str, object]] = []
-        for index, webhook in enumerate(found.webhooks):
-            if webhook.client_config.ca_bundle != wanted:
-                at = f"/webhooks/{index}"
-                change += [
-                    {"op": "test", "path": f"{at}/name", "value": webhook.name},
-                    {"op": "add", "path": f"{at}/clientConfig/caBundle", "value": wanted},
-                ]
-        if change:
-            await self._client.patch(WEBHOOKS, CONFIGURATION, change, form=PatchForm.JSON)
-        return not change
+        behind = [each for each in found.webhooks if each.client_config.ca_bundle != wanted]
+        if behind:
+            told = [{"name": each.name, "clientConfig": {"caBundle": wanted}} for each in behind]
+            body = {"webhooks": told}
+            await self._client.patch(WEBHOOKS, CONFIGURATION, body, form=PatchForm.STRATEGIC)
+        return not behind
 
 
 def _bytes(secret: Secret, key: str) -> bytes:

@@ -1,0 +1,222 @@
+"""The objects that are installed: complete, in our words, and generated from the catalogue."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from shoal.catalog.load import load_catalog
+from shoal.catalog.names import Place
+from shoal.kubernetes.admission import expressions as cel
+from shoal.kubernetes.admission import names as known
+from shoal.kubernetes.admission.installation import (
+    NAMES,
+    RIGHTS,
+    Accounts,
+    install,
+    installation,
+    uninstall,
+)
+from shoal.kubernetes.admission.kinds import INSTALLED
+from shoal.kubernetes.admission.policies import is_foreign
+from shoal.kubernetes.admission.webhooks import Target
+from shoal.kubernetes.client import Client
+from shoal.texts.admission import Rule, rule_text
+from shoal.texts.language import Language
+from tests.kubernetes.fake_api import in_loop, transport_to
+from tests.kubernetes.strategic import StrategicApi
+
+CATALOG = load_catalog()
+ACCOUNTS = Accounts()
+
+
+def objects(
+    version: tuple[int, int] = (1, 37), language: Language = Language.ENGLISH
+) -> list[dict[str, Any]]:
+    target = Target(authority=b"CA")
+    return installation(version, CATALOG.names, ACCOUNTS, target, language=language)
+
+
+def of_kind(kind: str, version: tuple[int, int] = (1, 37)) -> list[dict[str, Any]]:
+    return [each for each in objects(version) if each["kind"] == kind]
+
+
+def test_from_1_36_on_a_policy_gates_and_before_it_the_webhook() -> None:
+    for version in ((1, 36), (1, 37), (2, 0)):
+        assert len(of_kind("MutatingAdmissionPolicy", version)) == 1
+        (hooks,) = of_kind("MutatingWebhookConfiguration", version)
+        assert [each["name"] for each in hooks["webhooks"]] == [
+            "dra.shoal.dev",
+            "annotations.shoal.dev",
+        ]
+    for version in ((1, 32), (1, 35)):
+        assert of_kind("MutatingAdmissionPolicy", version) == []
+        (hooks,) = of_kind("MutatingWebhookConfiguration", version)
+        assert [each["name"] for each in hooks["webhooks"]] == ["dra.shoal.dev", "gate.shoal.dev"]
+
+
+def test_O05_nothing_but_form_of_namespaces_and_claims_reaches_outside_managed_namespaces() -> None:
+    managed = {"key": known.MODE, "operator": "In", "values": [known.MANAGE]}
+    spared = {
+        "key": "kubernetes.io/metadata.name",
+        "operator": "NotIn",
+        "values": ["shoal", "kube-system", "kube-node-lease", "kube-public"],
+    }
+    anywhere = set()
+    for each in objects():
+        if each["kind"].endswith("Binding"):
+            continue
+        spec = each.get("spec", {})
+        selectors = [hook["namespaceSelector"] for hook in each.get("webhooks", [])]
+        if "matchConstraints" in spec:
+            selectors = [spec["matchConstraints"].get("namespaceSelector")]
+        for selector in selectors:
+            if selector is None:
+                anywhere.add(each["metadata"]["name"])
+                continue
+            assert managed in selector["matchExpressions"]
+            assert spared in selector["matchExpressions"]
+    assert anywhere == {known.NAMESPACES_POLICY, known.CLAIMS_POLICY}
+
+
+def test_O05_a_webhook_that_is_away_blocks_nothing_by_itself() -> None:
+    for version in ((1, 35), (1, 37)):
+        (hooks,) = of_kind("MutatingWebhookConfiguration", version)
+        for each in hooks["webhooks"]:
+            assert each["failurePolicy"] == "Ignore"
+            assert each["reinvocationPolicy"] == "Never"
+            assert each["sideEffects"] == "None"
+            assert each["timeoutSeconds"] == 5
+            assert each["matchConditions"]
+            assert each["rules"][0]["operations"] == ["CREATE"]
+
+
+def test_every_policy_is_bound_and_says_why_it_refuses() -> None:
+    for kind in ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"):
+        names = [each["metadata"]["name"] for each in of_kind(kind)]
+        bound = {each["spec"]["policyName"] for each in of_kind(f"{kind}Binding")}
+        assert set(names) == bound
+    messages = {
+        rule["message"]
+        for policy in of_kind("ValidatingAdmissionPolicy")
+        for rule in policy["spec"]["validations"]
+    }
+    assert messages == {rule_text(rule) for rule in Rule}
+
+
+def test_sentences_are_in_the_language_of_the_cluster() -> None:
+    chinese = json.dumps(objects(language=Language.CHINESE), ensure_ascii=False)
+    assert rule_text(Rule.GATE_STAYS, Language.CHINESE) in chinese
+    assert rule_text(Rule.GATE_STAYS) not in chinese
+
+
+def test_shoals_accounts_and_no_others_may_pass_the_guard() -> None:
+    (guard,) = [
+        each
+        for each in of_kind("ValidatingAdmissionPolicy")
+        if each["metadata"]["name"] == known.GUARD_POLICY
+    ]
+    (condition,) = guard["spec"]["matchConditions"]
+    assert condition["expression"] == (
+        '!(request.userInfo.username in ["system:serviceaccount:shoal:shoal-scheduler"])'
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "asks"),
+    [
+        ("nvidia.com/gpu", True),
+        ("nvidia.com/mig-1g.10gb", True),
+        ("nvidia.com/gpumem", True),
+        ("huawei.com/Ascend910-8c", True),
+        ("volcano.sh/vgpu-number", True),
+        ("cpu", False),
+        ("memory", False),
+        ("example.com/nvidia.com-gpu", False),
+        ("gpu-fraction", False),
+        ("xnvidia.com/gpu", False),
+    ],
+)
+def test_the_api_server_knows_the_catalogues_names(name: str, asks: bool) -> None:
+    expression = cel.device_name(CATALOG.names, "k")
+    exact = json.loads(re.search(r"k in (\[.*?\])", expression)[1])  # type: ignore[index]
+    pattern = json.loads(re.search(r"k\.matches\((\".*\")\)", expression)[1])  # type: ignore[index]
+    said = name in exact or re.search(pattern, name) is not None
+    found = CATALOG.names.find(name)
+    assert said == asks
+    assert asks == (found is not None and found[0].place is Place.LIMITS)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "hami.io/vgpu-devices-to-allocate",
+        "hami.io/Ascend910B-devices-to-allocate",
+        "hami.io/webhook",
+        "hami.io/bind-phase",
+        "volcano.sh/devices-to-allocate",
+        "runai-gpu-group",
+        "ALIYUN_COM_GPU_MEM_IDX",
+    ],
+)
+def test_K03_d_marks_of_other_schedulers_are_known(key: str) -> None:
+    assert is_foreign(key)
+
+
+@pytest.mark.parametrize("key", ["hami.io/node-scheduler-policy", "kai.scheduler/queue", "app"])
+def test_hints_of_other_systems_are_left_alone(key: str) -> None:
+    assert not is_foreign(key)
+
+
+def test_installed_names_are_all_that_uninstalling_looks_for() -> None:
+    kinds = {kind.name for kind in INSTALLED}
+    for version in ((1, 35), (1, 37)):
+        for each in objects(version):
+            assert each["metadata"]["name"] in NAMES
+            assert each["kind"] in kinds
+
+
+def test_a_service_or_a_url_is_called_and_trusted_by_the_authority() -> None:
+    (hooks,) = of_kind("MutatingWebhookConfiguration")
+    service = hooks["webhooks"][0]["clientConfig"]
+    assert service == {
+        "caBundle": "Q0E=",
+        "service": {
+            "namespace": "shoal",
+            "name": "shoal-webhook",
+            "port": 443,
+            "path": "/mutate/dra",
+        },
+    }
+    assert Target(url="https://127.0.0.1:1").client_config("/x") == {"url": "https://127.0.0.1:1/x"}
+
+
+def test_rights_name_what_is_used_and_why() -> None:
+    assert {right.process for right in RIGHTS} == {"webhook", "scheduler", "release"}
+    for right in RIGHTS:
+        assert right.verbs
+        assert right.reason
+        assert "update" not in right.verbs  # nothing is ever written with PUT
+        assert right.process != "webhook" or right.resource != "pods"
+
+
+@in_loop
+async def test_installing_twice_and_uninstalling_twice_is_harmless() -> None:
+    class Applies(StrategicApi):
+        """Server-side apply of whole documents."""
+
+        def _carry_out(self, verb: str, request: Any, body: bytes) -> Any:
+            if verb == "PATCH":
+                self.put(request.path.split("/")[-2], json.loads(body))
+                return super()._carry_out("GET", request, b"")
+            return super()._carry_out(verb, request, body)
+
+    async with Applies() as api, transport_to(api) as transport:
+        client = Client(transport)
+        for _ in range(2):
+            await install(client, objects())
+        held = sum(len(each) for each in api.objects.values())
+        assert held == len(objects()) == 17
+        assert await uninstall(client) == 17
+        assert await uninstall(client) == 0
