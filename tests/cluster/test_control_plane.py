@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 from tests.cluster.harness import processes, supervisor
 from tests.cluster.harness.api import ApiError, eventually
 from tests.cluster.harness.cluster import Cluster
-from tests.cluster.harness.objects import pod, running
+from tests.cluster.harness.objects import allocated, pod, running
 from tests.cluster.harness.processes import ROOT, Failed
 
 pytestmark = pytest.mark.cluster
@@ -128,7 +129,7 @@ def test_the_audit_log_tells_who_wrote_what(new_cluster: Callable[..., Cluster])
 SCRIPT = """
     import sys, time
     from tests.cluster.harness.cluster import Cluster
-    from tests.cluster.harness.objects import pod, running
+    from tests.cluster.harness.objects import allocated, pod, running
     cluster = Cluster()
     cluster.fake_nodes.add("gpu")
     cluster.make("sleeper", ["sh", "-c", "sleep 1000 & sleep 1000"]).start()
@@ -152,7 +153,7 @@ def processes_of(directory: Path) -> list[str]:
 
 
 @contextlib.contextmanager
-def tests_of_somebody(end: str) -> Iterator[tuple["subprocess.Popen[str]", Path]]:
+def somebodys_tests(end: str) -> Iterator[tuple["subprocess.Popen[str]", Path]]:
     with subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(SCRIPT).format(end=end)],
         cwd=ROOT,
@@ -175,13 +176,13 @@ def gone(directory: Path) -> bool:
 
 @pytest.mark.parametrize("end", ["raise SystemExit('a test failed')", "cluster.close()"])
 def test_nothing_is_left_when_the_tests_end(end: str) -> None:
-    with tests_of_somebody(end) as (child, directory):
+    with somebodys_tests(end) as (child, directory):
         child.wait()
         eventually(lambda: gone(directory), 15, lambda: str(processes_of(directory)))
 
 
 def test_nothing_is_left_when_the_tests_are_killed() -> None:
-    with tests_of_somebody("time.sleep(1000)") as (child, directory):
+    with somebodys_tests("time.sleep(1000)") as (child, directory):
         assert len(processes_of(directory)) >= 6
         child.kill()
         child.wait()
@@ -189,7 +190,7 @@ def test_nothing_is_left_when_the_tests_are_killed() -> None:
 
 
 def test_nothing_is_left_when_the_supervisor_is_killed_and_the_next_one_sweeps() -> None:
-    with tests_of_somebody("time.sleep(1000)") as (_, directory):
+    with somebodys_tests("time.sleep(1000)") as (_, directory):
         (told,) = [each for each in processes_of(directory) if supervisor.__name__ in each]
         os.kill(int(told.split()[0]), signal.SIGKILL)
 
@@ -205,3 +206,39 @@ def test_sweeping_spares_clusters_that_run(cluster: Cluster) -> None:
     processes.sweep()
     assert cluster.directory.exists()
     cluster.ready()
+
+
+@pytest.mark.parametrize(
+    "gate",
+    [
+        "DRAConsumableCapacity",
+        "DRADeviceTaints",
+        "DRAExtendedResource",
+        "DRAPartitionableDevices",
+        "DynamicResourceAllocation",
+        "MutatingAdmissionPolicy",
+        "ResourceHealthStatus",
+    ],
+)
+def test_what_shoal_builds_on_is_on_by_default(shared_cluster: Cluster, gate: str) -> None:
+    metrics = shared_cluster.kubectl("get", "--raw", "/metrics")
+    assert re.search(rf'^kubernetes_feature_enabled{{name="{gate}",.*}} 1$', metrics, re.MULTILINE)
+
+
+def test_an_extended_resource_can_be_served_by_dra(cluster: Cluster) -> None:
+    cluster.fake_nodes.add("dra", devices=2, channels=["dra"])
+    served = {"spec": {"extendedResourceName": "nvidia.com/gpu"}}
+    cluster.api.patch("resource.k8s.io/v1/DeviceClass", "gpu.nvidia.com", served)
+    cluster.api.create(pod("plain", devices=2))
+    there = cluster.api.wait(POD, "plain", until=running)
+    name = there["status"]["extendedResourceClaimStatus"]["resourceClaimName"]
+    made = cluster.api.get("resource.k8s.io/v1/ResourceClaim", name)
+    assert allocated(made) == [("dra-0", "gpu-0"), ("dra-0", "gpu-1")]
+
+
+def test_gates_and_served_versions_can_be_chosen(new_cluster: Callable[..., Cluster]) -> None:
+    cluster = new_cluster(
+        feature_gates={"GenericWorkload": True},
+        runtime_config={"scheduling.k8s.io/v1beta1": True},
+    )
+    assert cluster.api.list("scheduling.k8s.io/v1beta1/PodGroup") == []

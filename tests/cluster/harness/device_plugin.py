@@ -26,7 +26,6 @@ log = logging.getLogger("device-plugin")
 
 RESOURCE = "nvidia.com/gpu"
 KUBELET = "kubelet.sock"
-REGISTERED = "registered as"  # in the log, once for each registration
 ENVIRONMENT = "NVIDIA_VISIBLE_DEVICES"
 
 
@@ -36,6 +35,7 @@ class DevicePlugin:
     def __init__(self, devices: list[str]) -> None:
         self.health = dict.fromkeys(devices, True)
         self.preferred: list[str] = []
+        self.registrations = 0
         self.allocated: list[list[str]] = []
         self.asked: list[dict[str, Any]] = []
         self._changed = asyncio.Condition()
@@ -54,7 +54,11 @@ class DevicePlugin:
 
     async def calls(self) -> dict[str, Any]:
         """What the kubelet asked: the devices of each Allocate; each preference asked for."""
-        return {"allocated": self.allocated, "asked": self.asked}
+        return {
+            "allocated": self.allocated,
+            "asked": self.asked,
+            "registrations": self.registrations,
+        }
 
     # The service
 
@@ -169,11 +173,14 @@ async def serve(directory: Path, plugin: DevicePlugin) -> None:
     A kubelet that starts empties the directory, our socket with it, and refuses an endpoint name
     that it still holds: so each registration has a new name and a new socket.
     """
-    registered: int | None = None
+    registered: tuple[int, int] | None = None
     server: grpc.aio.Server | None = None
     for attempt in range(1 << 30):
         with contextlib.suppress(FileNotFoundError):
-            if (inode := (directory / KUBELET).stat().st_ino) != registered:
+            status = (directory / KUBELET).stat()
+            # A file system gives a new file the number of the one just removed: the time tells.
+            socket = (status.st_ino, status.st_ctime_ns)
+            if socket != registered:
                 if server is not None:
                     await server.stop(None)
                 endpoint = f"gpu-{os.getpid()}-{attempt}.sock"
@@ -183,8 +190,9 @@ async def serve(directory: Path, plugin: DevicePlugin) -> None:
                 await server.start()
                 try:
                     await register(directory, endpoint)
-                    registered = inode
-                    log.info("%s %s", REGISTERED, endpoint)
+                    registered = socket
+                    plugin.registrations += 1
+                    log.info("registered as %s", endpoint)
                 except grpc.aio.AioRpcError as error:
                     # The socket of a kubelet that is gone, or one that does not serve yet.
                     log.info("registration: %s", error.details())

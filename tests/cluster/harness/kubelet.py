@@ -167,8 +167,9 @@ class Kubelet:
         return calls
 
     def registrations(self) -> int:
-        """How often the plugin has registered, in its whole life."""
-        return self.plugin.log.read_text().count(device_plugin.REGISTERED)
+        """How often the plugin has registered since it was started."""
+        times: int = control.ask(self._control, "calls")["registrations"]
+        return times
 
     def restart_plugin(self) -> None:
         """Kill the plugin and start it again: the node has no devices until it registers."""
