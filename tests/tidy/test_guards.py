@@ -32,7 +32,13 @@ def test_a_long_line_is_stopped() -> None:
 def test_unfinished_work_is_stopped(mark: str) -> None:
     mark = mark.replace("-", "")
     assert guards.finished("m.py", f"x = 1  # {mark}: later")
-    assert not guards.finished("m.py", f"# a word like {mark}S or {mark.lower()} is another word")
+    assert not guards.finished(
+        "m.py", f"# a word like un{mark}, or {mark.lower()}, is another word"
+    )
+
+
+def test_the_code_for_no_currency_passes() -> None:
+    assert not guards.finished("prices.yaml", "currency: X" + "XX, valid_from: 2026-01-01")
 
 
 @pytest.mark.parametrize("folder", ["work", "root", "home"])
