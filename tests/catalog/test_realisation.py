@@ -194,7 +194,8 @@ def amd_floor(catalog: Catalog, profile: str, floor: Isolation, **amdgpu: str) -
     components = {"amd_device_plugin": Component(v("1.31"))}
     if amdgpu:
         components["amdgpu"] = Component(None, {k.replace("_", "-"): w for k, w in amdgpu.items()})
-    answers = catalog.realise(card, site(**components))[parse_mode("partition")]
+    where = replace(site(), components={k.replace("_", "-"): c for k, c in components.items()})
+    answers = catalog.realise(card, where)[parse_mode("partition")]
     return [
         answer.way.name
         for answer in answers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from shoal.catalog.geometry import Geometry, Kind, Shape
@@ -132,7 +132,7 @@ class Accelerator:
     geometry: Geometry | None = None
     profiles: tuple[Profile, ...] = ()
     notes: tuple[str, ...] = ()
-    sources: Mapping[str, tuple[str, ...]] = ()  # type: ignore[assignment]
+    sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
 
     def usable_mib(self, deductions: Deductions = Deductions()) -> int | None:
         """Memory for tenants of a whole device: reported, less the reserve and the deduction.

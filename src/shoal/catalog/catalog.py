@@ -112,7 +112,7 @@ class Catalog:
     def identify(
         self, labels: Mapping[str, str], counts: Mapping[str, int] = NO_COUNTS
     ) -> Identified:
-        """What a node's labels say about its devices; see :mod:`shoal.catalog.labels`."""
+        """What a node's labels say about its devices; see `shoal.catalog.labels`."""
         return label_rules.identify(labels, self.clues, self.models, counts)
 
     def identify_device(

@@ -4,7 +4,7 @@ Three sorts are known: extended resources under ``resources.limits`` (the vendor
 gpushare's, Volcano's), annotations (KAI's), and resource names with a profile or size inside them
 (MIG, AMD partitions, Ascend templates, nos). Which exist is data; this module holds the grammar.
 
-What is read is an :class:`Ask`. It says what one pod's container asks for and nothing about where
+What is read is an `Ask`. It says what one pod's container asks for and nothing about where
 it will run.
 """
 

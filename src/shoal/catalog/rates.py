@@ -2,7 +2,7 @@
 
 Exchange rates put quota of different accelerators on one scale. Unless an organisation sets its
 own, the rate of an accelerator is derived from its published specifications by
-:func:`derived_rate`. Prices are always the organisation's own; the catalogue ships none.
+`derived_rate`. Prices are always the organisation's own; the catalogue ships none.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Price:
 
 
 def derived_rate(accelerator: Accelerator, reference: Accelerator) -> int | None:
-    """The rate of ``accelerator`` by :data:`RATE_RULE`, in thousandths; ``None`` if a fact lacks.
+    """The rate of ``accelerator`` by `RATE_RULE`, in thousandths; ``None`` if a fact lacks.
 
     Computed in integers, so that it is the same on every machine.
     """

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-_FORM: Final = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,5})(?:[-+~._][0-9A-Za-z.+~_-]{0,64})?")
+_FORM: Final = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,5})(?:[-+~_][0-9A-Za-z.+~_-]{0,64})?")
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -1,9 +1,9 @@
 """What protects a tenant from its neighbours: three answers, each on one ladder.
 
-The levels of :class:`Level` are the words of the field for *where* a limit lives:
+The levels of `Level` are the words of the field for *where* a limit lives:
 nowhere, inside the tenant's own process, in the driver or kernel, or in the silicon.
-An :class:`Isolation` value is used twice, as the floor that a request asks for and as
-what a mode gives on a node; :meth:`Isolation.reaches` compares the two.
+An `Isolation` value is used twice, as the floor that a request asks for and as
+what a mode gives on a node; `Isolation.reaches` compares the two.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Isolation:
     def shortfalls(self, floor: Isolation) -> tuple[str, ...]:
         """The axes on which this is weaker than ``floor``; empty exactly if it reaches it.
 
-        Names are those of :data:`AXES`, and ``alone`` where a neighbour is the obstacle.
+        Names are those of `AXES`, and ``alone`` where a neighbour is the obstacle.
         """
         missing = [axis for axis in AXES if getattr(self, axis) < getattr(floor, axis)]
         if floor.alone and not self.alone:
@@ -102,7 +102,7 @@ def parse_isolation(text: str) -> Isolation:
     """Read an isolation floor as people write it.
 
     Accepted: a preset (``hardware``), or levels by axis (``memory=driver,fault=none``), where an
-    axis that is not named is ``none``.
+    axis that is not named is ``none``; ``alone`` among them asks for a device without neighbours.
 
     Raises:
         ValueError: with a sentence that says what was wrong and what to write instead.
@@ -117,7 +117,11 @@ def parse_isolation(text: str) -> Isolation:
         )
         raise ValueError(msg)
     levels: dict[str, Level] = {}
+    alone = False
     for part in text.split(","):
+        if part == "alone" and not alone:
+            alone = True
+            continue
         axis, _, word = part.partition("=")
         if axis not in AXES:
             msg = f"isolation of {axis!r} is unknown; write {', '.join(AXES)}, each once"
@@ -126,7 +130,7 @@ def parse_isolation(text: str) -> Isolation:
             msg = f"isolation names {axis} twice in {text!r}; write it once"
             raise ValueError(msg)
         levels[axis] = _level(axis, word)
-    return Isolation(**levels)
+    return Isolation(**levels, alone=alone)
 
 
 def _level(axis: str, word: str) -> Level:

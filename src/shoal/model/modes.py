@@ -1,6 +1,6 @@
 """How a leaf is used: by partition, sharing and cap, and over which channel.
 
-A :class:`Mode` is one combination of the three. Which combinations exist, and where each can be
+A `Mode` is one combination of the three. Which combinations exist, and where each can be
 realised, is hardware knowledge and lives in the catalogue; here are only the words.
 """
 
@@ -128,7 +128,7 @@ _BY_NAME: Final = {mode.name: mode for mode in every_mode()}
 
 
 def parse_mode(text: str) -> Mode:
-    """Read a mode by its name or by an alias of :data:`MODE_ALIASES`.
+    """Read a mode by its name or by an alias of `MODE_ALIASES`.
 
     Raises:
         ValueError: with the names that are known.

@@ -81,7 +81,7 @@ def read_file(path: Path, name: str = "") -> Document:
 
 
 def read_bytes(raw: bytes, name: str) -> Document:
-    """Read the bytes of one file; see :func:`read_file`."""
+    """Read the bytes of one file; see `read_file`."""
     if len(raw) > LARGEST_FILE:
         raise CatalogError([f"{name}: is larger than {LARGEST_FILE} bytes; split it"])
     try:
