@@ -494,8 +494,9 @@ class Shoal:
         while self.scheduler.executor.running:
             done = list(self.scheduler.executor.running)
             await asyncio.wait(done)
-            for task in done:
-                task.result()
+            for error in [task.exception() for task in done]:
+                if error is not None:
+                    raise error
             while self.scheduler.step() or self.scheduler.source.is_dirty:
                 await asyncio.sleep(0)
 

@@ -27,9 +27,39 @@ COMMANDS = (
         "What accelerators, drivers and channels can really do, with a source for every fact.",
     ),
     (
+        "check",
+        "shoal.cli.check:check",
+        "Compare what Shoal has in mind with the cluster.",
+    ),
+    (
+        "get",
+        "shoal.cli.get:app",
+        "List nodes, devices, workloads or pods of a cluster.",
+    ),
+    (
+        "release",
+        "shoal.cli.release:release",
+        "Give the cluster back: lift every gate and stop acting.",
+    ),
+    (
+        "scheduler",
+        "shoal.cli.scheduler:scheduler",
+        "The process that decides for a cluster.",
+    ),
+    (
         "simulate",
         "shoal.cli.simulate:simulate",
         "Fill a fleet with a trace's pods under several policies, and compare them.",
+    ),
+    (
+        "top",
+        "shoal.cli.top:top",
+        "Show how many devices there are, and which namespaces hold them.",
+    ),
+    (
+        "why",
+        "shoal.cli.why:why",
+        "Say why a pod waits, where it is, or where it would start now.",
     ),
 )
 """Name, where it is found, and what it is for; a command is imported when it is called."""

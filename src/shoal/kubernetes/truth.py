@@ -4,7 +4,7 @@ The stores are fed by watches in a scheduler, and by lists for a command that lo
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, TypeVar
 
@@ -72,6 +72,8 @@ class Truth:
     quotas: Store[ResourceQuota]
     jobs: Store[Job]
     replica_sets: Store[ReplicaSet]
+    as_if_managed: bool = False
+    """Whether to see every namespace as if Shoal acted there, to say what it would decide."""
 
     @property
     def stores(self) -> tuple[Store[Any], ...]:
@@ -84,7 +86,8 @@ class Truth:
     def namespace(self, name: str) -> "Managed":
         """How Shoal treats a namespace."""
         found = self.namespaces.get(name)
-        return managed(found.metadata) if found is not None else OBSERVED
+        known = managed(found.metadata) if found is not None else OBSERVED
+        return replace(known, acts=True) if self.as_if_managed else known
 
     def stage(self, pod: Pod | None) -> Stage:
         """How far a pod is."""
@@ -99,7 +102,9 @@ class Truth:
             ours = len(gates) == 1 and gates[0].name == GATE
             acts = ours and self.namespace(pod.metadata.namespace).acts
             return Stage.GATED if acts else Stage.HELD_BACK
-        return Stage.RELEASED if PLAN in pod.metadata.annotations else Stage.PENDING
+        if PLAN in pod.metadata.annotations:
+            return Stage.RELEASED
+        return Stage.GATED if self.as_if_managed and _asks(pod) else Stage.PENDING
 
     def claims_of(self, pod: Pod) -> list[ResourceClaim]:
         """The claims of a pod that exist."""
@@ -143,6 +148,12 @@ def claim_names(pod: Pod) -> Iterator[Name]:
     extended = pod.status.extended_resource_claim_status
     if extended is not None and extended.resource_claim_name:
         yield namespace, extended.resource_claim_name
+
+
+def _asks(pod: Pod) -> bool:
+    """Whether a pod asks for an extended resource or brings a claim."""
+    named = any("/" in key for each in pod.spec.containers for key in each.resources.limits)
+    return named or bool(pod.spec.resource_claims)
 
 
 def _of_owner(pod: Pod) -> Iterable[str]:
@@ -206,9 +217,9 @@ def empty_truth() -> Truth:
     )
 
 
-async def listed(client: Client) -> Truth:
+async def listed(client: Client, *, as_if_managed: bool = False) -> Truth:
     """Stores of what a cluster has now, listed once."""
-    truth = empty_truth()
+    truth = replace(empty_truth(), as_if_managed=as_if_managed)
     dra = await client.serves(RESOURCE_CLAIMS)
     for store in truth.stores:
         if dra or store.kind.group != RESOURCE_CLAIMS.group:

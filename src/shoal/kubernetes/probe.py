@@ -1,0 +1,75 @@
+"""What a scheduler tells over HTTP: whether it lives, its metrics, and whether it sees right.
+
+`/healthz` it runs; `/readyz` everything has been listed; `/metrics` Prometheus' text;
+`/consistency` its world compared with a fresh list of the API server, as a JSON list of sentences.
+Loopback by default: nothing here asks who is there.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+from aiohttp import web
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from shoal.kubernetes.client import Client
+from shoal.kubernetes.consistency import differences
+from shoal.kubernetes.metrics import SchedulerMetrics
+from shoal.kubernetes.scheduler import Scheduler
+from shoal.kubernetes.truth import listed
+
+LOOKS = 20
+"""How often the comparison is repeated while it finds anything: what is on its way is no fault."""
+
+PAUSE_S = 0.25
+
+
+@asynccontextmanager
+async def served(
+    scheduler: Scheduler, client: Client, host: str, port: int
+) -> AsyncIterator[int]:
+    """Serve while the context lasts; yields the port, which is chosen where 0 was asked for."""
+    registry = CollectorRegistry()
+    registry.register(SchedulerMetrics(scheduler, client.transport))
+
+    async def metrics(_: web.Request) -> web.Response:
+        body = generate_latest(registry)
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def healthy(_: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def ready(_: web.Request) -> web.Response:
+        good = scheduler.is_ready
+        return web.Response(text="ok\n" if good else "listing\n", status=200 if good else 503)
+
+    async def consistency(_: web.Request) -> web.Response:
+        found = await look(scheduler, client)
+        return web.Response(body=msgspec.json.encode(found), content_type="application/json")
+
+    app = web.Application()
+    app.router.add_get("/metrics", metrics)
+    app.router.add_get("/healthz", healthy)
+    app.router.add_get("/readyz", ready)
+    app.router.add_get("/consistency", consistency)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, host, port)
+        await site.start()
+        yield int(runner.addresses[0][1])
+    finally:
+        await runner.cleanup()
+
+
+async def look(scheduler: Scheduler, client: Client) -> list[str]:
+    """Differences between a scheduler's world and the API server that do not pass by themselves."""
+    found: list[str] = []
+    for _ in range(LOOKS):
+        found = differences(scheduler.source, await listed(client))
+        if not found:
+            break
+        await asyncio.sleep(PAUSE_S)
+    return found
