@@ -43,10 +43,7 @@ def test_a_whole_device_needs_the_plugin_and_gives_everything(catalog: Catalog) 
     assert answer.way.isolation == PRESETS["device"]
     assert answer.tenants == 1
     bare = by(catalog, "nvidia-plugin-whole", "T4", site())
-    assert bare.obstacles == (
-        "needs nvidia-device-plugin, which is not installed",
-        "needs nvidia-device-plugin with sharing = none; nvidia-device-plugin is not installed",
-    )
+    assert bare.obstacles == ("needs nvidia-device-plugin, which is not installed",)
     assert bare.missing == ("nvidia-device-plugin",)
 
 
@@ -366,3 +363,22 @@ def test_within_a_mode_the_best_answer_comes_first(catalog: Catalog) -> None:
 def test_a_way_of_another_vendor_is_refused(catalog: Catalog) -> None:
     answer = by(catalog, "amd-plugin-whole", "T4", site())
     assert answer.obstacles == ("amd-plugin-whole is for amd, not nvidia",)
+
+
+def test_what_the_accelerator_cannot_is_said_alone_and_comes_last(catalog: Catalog) -> None:
+    answers = catalog.realise(catalog.accelerator("T4"), site())
+    by_mode = {mode.name: found for mode, found in answers.items()}
+    for answer in by_mode["partition"]:
+        assert answer.never
+        assert answer.obstacles == ("T4 cannot be partitioned",)
+        assert answer.missing == ()
+    for found in by_mode.values():
+        nevers = [answer.never for answer in found]
+        assert nevers == sorted(nevers)
+
+
+def test_what_a_driver_can_change_is_not_never(catalog: Catalog) -> None:
+    old = site(driver="400", nvidia_device_plugin=plugin(mig_strategy="mixed"))
+    answer = by(catalog, "nvidia-plugin-mig", "A100-SXM4-80GB", old)
+    assert not answer.realisable
+    assert not answer.never

@@ -128,7 +128,7 @@ def test_the_matrix_is_markdown_with_what_an_upgrade_changes(
     assert "NVIDIA virtual GPU software" in out
     for line in out.splitlines():
         if line.startswith("|"):
-            assert len(re.findall(r"(?<!\\)\|", line)) == 8
+            assert len(re.findall(r"(?<!\\)\|", line)) == 9
 
 
 def test_the_matrix_is_json(capsys: pytest.CaptureFixture[str]) -> None:

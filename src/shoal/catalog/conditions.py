@@ -166,10 +166,14 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The result of a test: whether it holds (``None``: not known), and a sentence about it."""
+    """The result of a test: whether it holds (``None``: not known), and a sentence about it.
+
+    ``lasting`` if the accelerator itself decided, so that no software changes the result.
+    """
 
     holds: bool | None
     sentence: str
+    lasting: bool = False
 
 
 def examine(condition: Condition, accelerator: Accelerator, site: Site) -> Found:
@@ -186,9 +190,11 @@ def examine(condition: Condition, accelerator: Accelerator, site: Site) -> Found
         return Found(
             known in wanted if known else None,
             f"needs architecture {' or '.join(wanted)}; {accelerator.name} is {known or 'unknown'}",
+            lasting=True,
         )
     if condition.subject == "compute-capability":
-        return _compare("compute capability", condition, accelerator.compute_capability)
+        found = _compare("compute capability", condition, accelerator.compute_capability)
+        return replace(found, lasting=True)
     if condition.subject == "cgroup":
         number = None if site.cgroup is None else Version((site.cgroup,))
         return _compare("cgroup version", condition, number)
@@ -204,7 +210,8 @@ def examine_any(alternatives: Sequence[Condition], accelerator: Accelerator, sit
             return result
     unknown = any(result.holds is None for result in results)
     sentence = "; or it ".join(result.sentence for result in results)
-    return Found(None if unknown else False, sentence)
+    lasting = all(result.lasting for result in results)
+    return Found(None if unknown else False, sentence, lasting)
 
 
 def _compare(label: str, condition: Condition, known: Version | None) -> Found:
@@ -220,13 +227,13 @@ def _compare(label: str, condition: Condition, known: Version | None) -> Found:
 def _partitions(condition: Condition, accelerator: Accelerator, site: Site) -> Found:
     geometry = accelerator.geometry
     if condition.relation is Relation.ABSENT:
-        return Found(geometry is None, f"{accelerator.name} can be partitioned")
+        return Found(geometry is None, f"{accelerator.name} can be partitioned", lasting=True)
     if geometry is None:
-        return Found(holds=False, sentence=f"{accelerator.name} cannot be partitioned")
+        sentence = f"{accelerator.name} cannot be partitioned"
+        return Found(holds=False, sentence=sentence, lasting=True)
     if geometry.kind is Kind.UNPLACED:
-        return Found(
-            holds=False, sentence=f"{accelerator.name}: {accelerator.profiles[0].obstacle}"
-        )
+        sentence = f"{accelerator.name}: {accelerator.profiles[0].obstacle}"
+        return Found(holds=False, sentence=sentence, lasting=True)
     first = accelerator.partition_driver
     if first is None:
         return Found(holds=True, sentence=f"{accelerator.name} can be partitioned")

@@ -145,6 +145,7 @@ class Realisation:
 
     ``obstacles`` says what is missing, each as a sentence; ``unknown`` what would have to be known.
     ``missing`` names components to install, or to remove, before anything else could help.
+    ``never`` if the accelerator itself cannot, whatever is installed.
     ``tenants`` is the most tenants per leaf (``None``: the mechanism sets no limit), ``share`` what
     each gets where parts are equal.
     """
@@ -155,6 +156,7 @@ class Realisation:
     missing: tuple[str, ...] = ()
     tenants: int | None = None
     share: Share | None = None
+    never: bool = False
 
     @property
     def realisable(self) -> bool:
@@ -206,14 +208,18 @@ def realise(
         return Realisation(way, (f"{way.name} is for {way.vendor}, not {accelerator.vendor}",))
     if site.cuda is None:
         site = replace(site, cuda=cuda_of(site.driver, cuda))
-    obstacles, unknown, missing = [], [], []
+    obstacles: list[str] = []
+    unknown: list[str] = []
+    missing: list[str] = []
     if way.channel not in site.channels:
         obstacles.append(f"needs the {way.channel} channel, which this node does not serve")
     for requirement in way.requires:
         found = examine_any(requirement, accelerator, site)
+        if found.holds is False and found.lasting:
+            return Realisation(way, (found.sentence,), never=True)
         if found.holds is None:
             unknown.append(found.sentence)
-        elif not found.holds:
+        elif not found.holds and not _follows(requirement, missing):
             obstacles.append(found.sentence)
             missing += [c.name for c in requirement if _is_missing(c, site)][:1]
     if way.mode.partition and not obstacles and not way.profiles(accelerator):
@@ -250,8 +256,8 @@ def realise_all(
 ) -> Mapping[Mode, tuple[Realisation, ...]]:
     """All ways of the accelerator's vendor by mode; within a mode the best answer first.
 
-    Best: realisable before not, then fewer components to install or remove, then fewer obstacles,
-    then the stronger isolation, then the name.
+    Best: realisable before not, never last, then fewer components to install or remove, then fewer
+    obstacles, then the stronger isolation, then the name.
     """
     by_mode: dict[Mode, list[Realisation]] = {}
     for way in ways:
@@ -266,11 +272,26 @@ def _is_missing(condition: Condition, site: Site) -> bool:
     return condition.subject == "component" and wrong
 
 
-def _rank(answer: Realisation) -> tuple[bool, int, int, int, str]:
+def _follows(requirement: Sequence[Condition], missing: Sequence[str]) -> bool:
+    """Whether it asks for a setting of a component that is already said to be missing."""
+    return all(
+        condition.subject == "config" and condition.name.partition(".")[0] in missing
+        for condition in requirement
+    )
+
+
+def _rank(answer: Realisation) -> tuple[bool, bool, int, int, int, str]:
     way = answer.way
     strength = sum(int(p.level) * 10 + p.strength for p in (way.memory, way.compute, way.fault))
     obstacles = len(answer.obstacles) + len(answer.unknown)
-    return (not answer.realisable, len(answer.missing), obstacles, -strength, way.name)
+    return (
+        not answer.realisable,
+        answer.never,
+        len(answer.missing),
+        obstacles,
+        -strength,
+        way.name,
+    )
 
 
 def _replicas(way: Way, site: Site) -> int | None:

@@ -2,20 +2,24 @@
 
 from collections.abc import Sequence
 from html import escape
-from typing import Any
+from typing import Any, Final
 
 from shoal.catalog.catalog import Catalog
 from shoal.catalog.matrix import Cell, Change, Row
 from shoal.catalog.realisation import Promise, Realisation
 
-_STYLE = """
-:root { color-scheme: light dark; --line: #8884; --yes: #1a7f37; --some: #9a6700; --no: #888; }
+_HEADS: Final = ("mode", "offered", "memory", "compute", "fault", "tenants", "idle to switch", "by")
+_STYLE: Final = """
+:root { color-scheme: light dark; --line: #8884; --yes: #1a7f37; --some: #9a6700;
+  --no: #666 }
+@media (prefers-color-scheme: dark) { :root { --yes: #3fb950; --some: #d29922; --no: #999 } }
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 76rem;
   padding: 0 1rem }
 table { border-collapse: collapse; width: 100%; margin: .5rem 0 2rem }
 th, td { border: 1px solid var(--line); padding: .4rem .6rem; text-align: left;
   vertical-align: top }
 th { font-weight: 600 } th[scope=row] { white-space: nowrap }
+div { overflow-x: auto } table { min-width: 56rem }
 .guaranteed { color: var(--yes); font-weight: 600 } .best-effort { color: var(--some) }
 .none, .reason { color: var(--no) } .reason { font-size: 13px }
 """
@@ -28,8 +32,7 @@ def as_markdown(
     out = ["# What this fleet can offer", ""]
     for row in rows:
         out += [f"## {_text(row.group.name)}", "", _text(_summary(row)), ""]
-        out += ["| mode | offered | memory | compute | fault | tenants | by |"]
-        out += ["| --- | --- | --- | --- | --- | --- | --- |"]
+        out += [f"| {' | '.join(_HEADS)} |", "|" + " --- |" * len(_HEADS)]
         for cell in row.cells:
             for cells in _cells(row, cell):
                 out.append("| " + " | ".join(_text(part) for part in cells) + " |")
@@ -53,15 +56,14 @@ def as_html(
         f"<title>What this fleet can offer</title><style>{_STYLE}</style></head><body>",
         "<h1>What this fleet can offer</h1>",
     ]
-    heads = ("mode", "offered", "memory", "compute", "fault", "tenants", "by")
     for row in rows:
         out.append(f"<h2>{escape(row.group.name)}</h2><p>{escape(_summary(row))}</p>")
-        out.append("<table><thead><tr>")
-        out += [f'<th scope="col">{head}</th>' for head in heads]
+        out.append("<div><table><thead><tr>")
+        out += [f'<th scope="col">{head}</th>' for head in _HEADS]
         out.append("</tr></thead><tbody>")
         for cell in row.cells:
             out += [_html_row(cells) for cells in _cells(row, cell)]
-        out.append("</tbody></table>")
+        out.append("</tbody></table></div>")
     if found is not None:
         out.append(f"<h2>With {escape(', '.join(changes))}</h2><ul>")
         out += [f"<li>{escape(line)}</li>" for line in _differences(found)]
@@ -117,6 +119,7 @@ def _json_answer(answer: Realisation) -> dict[str, Any]:
         "way": way.name,
         "channel": way.channel.word,
         "realisable": answer.realisable,
+        "never": answer.never,
         "obstacles": list(answer.obstacles),
         "unknown": list(answer.unknown),
         "memory": _json_promise(way.memory),
@@ -161,7 +164,7 @@ def _summary(row: Row) -> str:
     ]
     doubt = "" if group.certain else " (by labels alone, so not certain)"
     return (
-        f"{group.nodes} nodes with {group.devices} {group.accelerator.name}{doubt}; "
+        f"{group.nodes} nodes, each with {group.devices} {group.accelerator.name}{doubt}; "
         f"{', '.join(software) or 'nothing known of the software'}"
     )
 
@@ -184,6 +187,7 @@ def _cells(row: Row, cell: Cell) -> list[tuple[str, ...]]:
                 str(way.compute),
                 str(way.fault),
                 tenants,
+                way.idle.value,
                 f"{way.name}{_only(row, answer)}",
             )
         )
@@ -191,7 +195,8 @@ def _cells(row: Row, cell: Cell) -> list[tuple[str, ...]]:
         return lines
     nearest = cell.nearest
     reason = "no way for this vendor" if nearest is None else _reason(nearest)
-    return [(cell.mode.name, f"no: {reason}", "", "", "", "", nearest.way.name if nearest else "")]
+    by = "" if nearest is None or nearest.never else f"nearest: {nearest.way.name}"
+    return [(cell.mode.name, f"no: {reason}", *[""] * (len(_HEADS) - 3), by)]
 
 
 def _only(row: Row, answer: Realisation) -> str:
@@ -232,15 +237,16 @@ def _brief(answer: Realisation) -> str:
 
 
 def _html_row(cells: tuple[str, ...]) -> str:
-    mode, offered, *promises, tenants, way = cells
+    mode, offered, *promises, tenants, idle, way = cells
     parts = [f'<th scope="row">{escape(mode)}</th>']
-    parts.append(
-        f'<td class="{"guaranteed" if offered == "yes" else "reason"}">{escape(offered)}</td>'
-    )
+    if offered != "yes":
+        parts.append(f'<td class="reason" colspan="{len(cells) - 2}">{escape(offered)}</td>')
+        return f"<tr>{''.join(parts)}<td>{escape(way)}</td></tr>"
+    parts.append(f'<td class="guaranteed">{escape(offered)}</td>')
     for promise in promises:
         word = promise.partition(" (")[0].replace(" ", "-")
         parts.append(f'<td class="{escape(word) or "none"}">{escape(promise)}</td>')
-    parts += [f"<td>{escape(tenants)}</td>", f"<td>{escape(way)}</td>"]
+    parts += [f"<td>{escape(text)}</td>" for text in (tenants, idle, way)]
     return f"<tr>{''.join(parts)}</tr>"
 
 
