@@ -4,7 +4,6 @@ It reads as a narrative of numbered phases. It speculates on the fleet's journal
 its start, so the world is the same before and after; the decisions become state as events.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
@@ -86,14 +85,14 @@ class _Run:
         member finds no place the others would not find it either.
         """
         world = self._world
-        sleepers = world.waiting.sleepers_for(world.fleet, self._fresh)
+        sleepers = world.sleepers_for(self._fresh)
         heads: list[tuple[Order, Group, int]] = [
             (group.members[0], group, 0) for group in (*world.waiting.awake, *sleepers)
         ]
         heapify(heads)
         while heads:
             _, group, index = heappop(heads)
-            if group.asleep and not self._may_run_on(group, sleepers.get(group, ())):
+            if group.asleep and group not in sleepers:
                 continue
             try:
                 started = self._try_to_start(group, index)
@@ -101,13 +100,9 @@ class _Run:
                 self.complete = False
                 return
             if started:
-                sleepers = world.waiting.sleepers_for(world.fleet, self._fresh)
+                sleepers = world.sleepers_for(self._fresh)
                 if index + 1 < len(group.members):
                     heappush(heads, (group.members[index + 1], group, index + 1))
-
-    def _may_run_on(self, group: Group, rows: Iterable[int]) -> bool:
-        masks = [self._world.allowed_rows(shape) for shape in group.shapes] if rows else []
-        return any(mask[row] for mask in masks for row in rows)
 
     def _try_to_start(self, group: Group, index: int) -> bool:
         world = self._world

@@ -5,7 +5,6 @@ and dynamic ones, which depend on what is free. Each is one array expression ove
 node will do and why it will not are read from the same tests.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -13,15 +12,13 @@ from numpy.typing import NDArray
 
 from shoal.core.fleet import Fleet
 from shoal.core.labels import BoolArray, Rows
-from shoal.core.shape import Shape
+from shoal.core.shape import Shape, StaticDemand
 from shoal.model.node import UNSCHEDULABLE, Taint, TaintEffect
 from shoal.model.request import AffinityTerm, Operator, Toleration, TolerationOperator
 from shoal.model.verdict import Obstacle, Reason
 
 CACHED_BITS = 1 << 28
-"""Answers kept over all shapes (a byte each); the shapes renewed longest ago are dropped first."""
-
-_NO_ROWS: BoolArray = np.zeros(0, dtype=np.bool_)
+"""Answers kept over all masks (a byte each); with more, they are all forgotten."""
 
 
 def tolerates(tolerations: Iterable[Toleration], taint: Taint) -> bool:
@@ -67,32 +64,61 @@ def static_tests(fleet: Fleet, shape: Shape, rows: Rows) -> Iterator[tuple[Reaso
 
 
 class StaticMasks:
-    """Which rows pass the static tests of each shape, renewed where nodes changed."""
+    """Which rows pass the static tests of each shape, renewed where nodes changed.
+
+    Shapes with equal static demands share one mask, so there are far fewer masks than shapes.
+    """
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._of_shape: OrderedDict[Shape, tuple[BoolArray, int]] = OrderedDict()
+        self._number_of: dict[StaticDemand, int] = {}
+        self._read: list[int] = []
+        self.generation = 0
+        """How often all numbers were forgotten."""
+        self.table: BoolArray = np.zeros((8, fleet.capacity), dtype=np.bool_)
+        """[number, row]: whether the node passes; a line is right once `number_of` was asked."""
 
     def of(self, shape: Shape) -> BoolArray:
         """Return for every row whether pods of this shape may run there; not to be written."""
+        number = self.number_of(shape)
+        mask: BoolArray = self.table[number]
+        return mask
+
+    def number_of(self, shape: Shape) -> int:
+        """Return the number of the shape's mask in `table`, having brought it up to date.
+
+        It is the same until `generation` changes.
+        """
         fleet = self._fleet
         log = fleet.static_changes
-        mask, read = self._of_shape.get(shape, (_NO_ROWS, -1))
-        if read == log.head and len(mask) == fleet.capacity:
-            return mask
-        found = log.since(read) if read >= 0 and len(mask) == fleet.capacity else None
-        rows: Rows = slice(0, fleet.size) if found is None else found
-        if found is None:
-            mask = np.zeros(fleet.capacity, dtype=np.bool_)
-        passed_all = np.ones(_length(fleet, rows), dtype=np.bool_)
-        for _, passed in static_tests(fleet, shape, rows):
-            passed_all &= passed
-        mask[rows] = passed_all
-        self._of_shape[shape] = (mask, log.read())
-        self._of_shape.move_to_end(shape)
-        if len(self._of_shape) > CACHED_BITS // fleet.capacity:
-            self._of_shape.popitem(last=False)
-        return mask
+        if self.table.shape[1] != fleet.capacity:
+            self.table = np.zeros((len(self.table), fleet.capacity), dtype=np.bool_)
+            self._read = [-1] * len(self._read)
+            self.generation += 1
+        number = self._number_of.get(shape.static)
+        if number is None:
+            number = self._new_number(shape.static)
+        read = self._read[number]
+        if read != log.head:
+            found = log.since(read) if read >= 0 else None
+            rows: Rows = slice(0, fleet.size) if found is None else found
+            passed_all = np.ones(_length(fleet, rows), dtype=np.bool_)
+            for _, passed in static_tests(fleet, shape, rows):
+                passed_all &= passed
+            self.table[number, rows] = passed_all
+            self._read[number] = log.read()
+        return number
+
+    def _new_number(self, static: StaticDemand) -> int:
+        if len(self._read) >= max(8, CACHED_BITS // self._fleet.capacity):
+            self._number_of.clear()
+            self._read.clear()
+            self.generation += 1
+        number = self._number_of[static] = len(self._read)
+        self._read.append(-1)
+        if number >= len(self.table):
+            self.table = np.concatenate((self.table, np.zeros_like(self.table)))
+        return number
 
 
 def dynamic_tests(

@@ -1,21 +1,35 @@
 """Shapes: equal requests are one shape, so that what is computed for one serves all."""
 
+from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shoal.core.fleet import Fleet
-from shoal.model.request import Request
+from shoal.model.request import AffinityTerm, Request, Toleration
+
+
+@dataclass(frozen=True, slots=True)
+class StaticDemand:
+    """What of a request decides where a pod may run at all, whatever is free there."""
+
+    needs_devices: bool
+    accelerators: tuple[str, ...]
+    selector: tuple[tuple[str, str], ...]
+    affinity: tuple[AffinityTerm, ...]
+    tolerations: tuple[Toleration, ...]
+    mask: str
 
 
 class Shape:
     """A request that caches can be keyed by without hashing it again; compare with `is`."""
 
-    __slots__ = ("__weakref__", "_accelerator_ids", "request")
+    __slots__ = ("__weakref__", "_accelerator_ids", "request", "static")
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, static: StaticDemand) -> None:
         self.request = request
+        self.static = static
         self._accelerator_ids: NDArray[np.int64] | None = None
 
     def accelerator_ids(self, fleet: Fleet) -> NDArray[np.int64] | None:
@@ -39,5 +53,16 @@ class Shapes:
         """Return the one shape of equal requests."""
         shape = self._by_request.get(request)
         if shape is None:
-            shape = self._by_request[request] = Shape(request)
+            shape = self._by_request[request] = Shape(request, _static_demand(request))
         return shape
+
+
+def _static_demand(request: Request) -> StaticDemand:
+    return StaticDemand(
+        needs_devices=request.devices.count > 0,
+        accelerators=request.devices.accelerators if request.devices.count else (),
+        selector=request.selector,
+        affinity=request.affinity,
+        tolerations=request.tolerations,
+        mask=request.mask,
+    )

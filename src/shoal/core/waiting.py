@@ -10,7 +10,9 @@ from bisect import insort
 from collections.abc import Iterable
 
 import numpy as np
+from numpy.typing import NDArray
 
+from shoal.core.eligibility import StaticMasks
 from shoal.core.fleet import Fleet
 from shoal.core.journal import IntArray
 from shoal.core.shape import Shape
@@ -21,6 +23,9 @@ GroupKey = tuple[str, tuple[PodSet, ...], frozenset[str]]
 """Queue, pod sets, and the nodes that refused the workload."""
 
 Order = tuple[int, int, str]
+
+SEVERAL = -1
+"""In place of a mask's number where pod sets have different ones: every row may do."""
 
 ANYTHING = int(np.iinfo(np.int64).min)
 NOTHING = int(np.iinfo(np.int64).max)
@@ -78,6 +83,9 @@ class Waiting:
         """Groups with members that have not been told why they wait."""
         self._needs: IntArray = np.full((_NEEDS, 16), NOTHING, dtype=np.int64)
         """[what, slot]: the least that any pod of a sleeping group needs."""
+        self._mask_of: NDArray[np.intp] = np.full(16, SEVERAL, dtype=np.intp)
+        """[slot]: the number of the static mask of a sleeping group's pods, or `SEVERAL`."""
+        self._masks_version = (0, 0)
         self._slots: list[Group | None] = [None] * 16
         self._empty = list(range(15, -1, -1))
         self._gangs: dict[Group, None] = {}
@@ -113,7 +121,7 @@ class Waiting:
         if not group.unanswered:
             self.unanswered.pop(group, None)
 
-    def sleep(self, group: Group, missing_pods: int) -> None:
+    def sleep(self, group: Group, missing_pods: int, masks: StaticMasks) -> None:
         """Note that a group was looked at, and for how many pods of its first gang room lacked."""
         group.missing_pods = missing_pods
         if not group.asleep:
@@ -121,6 +129,7 @@ class Waiting:
             del self.awake[group]
             needs = [_least_needs(shape) for shape in group.shapes]
             self._needs[:, group.slot] = np.array(needs).min(axis=0)
+            self._mask_of[group.slot] = _mask_number(masks, group)
 
     def wake(self, group: Group) -> None:
         """See to it that the next cycle looks at a group."""
@@ -147,25 +156,48 @@ class Waiting:
         """Note that a cycle has looked at everything there was to look at."""
         self.fresh.clear()
 
-    def sleepers_for(self, fleet: Fleet, rows: Iterable[int]) -> dict[Group, list[int]]:
-        """Return the sleeping groups that may fit on one of these rows, each with those rows."""
-        found: dict[Group, list[int]] = {}
+    def sleepers_for(
+        self, fleet: Fleet, masks: StaticMasks, rows: Iterable[int]
+    ) -> dict[Group, None]:
+        """Return the sleeping groups of which a pod may fit on one of these rows."""
+        found: dict[Group, None] = {}
         for row in rows:
             enough = np.logical_and.reduce(self._needs <= _free_on(fleet, row), axis=0)
-            for slot in np.flatnonzero(enough).tolist():
+            slots = np.flatnonzero(enough)
+            if not len(slots):
+                continue
+            masks_of = self._up_to_date(fleet, masks)[slots]
+            allowed = (masks_of == SEVERAL) | masks.table[masks_of, row]
+            for slot in slots[allowed].tolist():
                 group = self._slots[slot]
                 if group is not None and (not group.gang or group.missing_pods <= 0):
-                    found.setdefault(group, []).append(row)
+                    found[group] = None
         return found
+
+    def _up_to_date(self, fleet: Fleet, masks: StaticMasks) -> NDArray[np.intp]:
+        """Return the number of each slot's mask, having brought the masks up to date."""
+        version = (fleet.static_changes.head, masks.generation)
+        if self._masks_version != version:
+            for group in self.groups.values():
+                if group.asleep:
+                    self._mask_of[group.slot] = _mask_number(masks, group)
+            self._masks_version = (fleet.static_changes.head, masks.generation)
+        return self._mask_of
 
     def _new_slot(self) -> int:
         if not self._empty:
             size = len(self._slots)
             none = np.full((_NEEDS, size), NOTHING, dtype=np.int64)
             self._needs = np.concatenate((self._needs, none), axis=1)
+            several = np.full(size, SEVERAL, dtype=np.intp)
+            self._mask_of = np.concatenate((self._mask_of, several))
             self._slots += [None] * size
             self._empty = list(range(2 * size - 1, size - 1, -1))
         return self._empty.pop()
+
+
+def _mask_number(masks: StaticMasks, group: Group) -> int:
+    return masks.number_of(group.shapes[0]) if len(group.shapes) == 1 else SEVERAL
 
 
 def _free_on(fleet: Fleet, row: int) -> IntArray:

@@ -5,7 +5,7 @@ may be thrown away at any time; everything else is remembered by `snapshot`, the
 events that makes an equal world.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from enum import Enum
 from typing import assert_never
@@ -155,6 +155,10 @@ class World:
     def allowed_rows(self, shape: Shape) -> BoolArray:
         """Return for every row whether pods of a shape may run there at all."""
         return self._masks.of(shape)
+
+    def sleepers_for(self, rows: Iterable[int]) -> dict[Group, None]:
+        """Return the sleeping groups of which a pod may fit on one of these rows."""
+        return self.waiting.sleepers_for(self.fleet, self._masks, rows)
 
     def shapes_of(self, workload: Workload) -> tuple[Shape, ...]:
         """Return the shapes of a workload's pod sets, in order."""
@@ -345,7 +349,7 @@ class World:
         for examined in event.examined:
             entry = self.entries.get(examined.uid)
             if entry is not None and entry.group is not None:
-                self.waiting.sleep(entry.group, examined.missing_pods)
+                self.waiting.sleep(entry.group, examined.missing_pods, self._masks)
         if event.complete:
             self.waiting.end_of_cycle()
 
@@ -407,7 +411,7 @@ class World:
             raise InvalidTransitionError(f"snapshot: workload {event.uid} does not wait")
         group.verdict = event.verdict
         if event.asleep:
-            self.waiting.sleep(group, event.missing_pods)
+            self.waiting.sleep(group, event.missing_pods, self._masks)
         for _, _, uid in group.members:
             if uid not in event.unanswered:
                 self.waiting.told(group, uid)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.core.demand import TaskClass
+from shoal.core.demand import Prices, TaskClass
 from shoal.core.eligibility import fitting_leaves
 from shoal.core.fleet import Fleet
 from shoal.core.policies import POLICIES, Policy
@@ -33,7 +33,7 @@ def score(name: str, fleet: Fleet, request: Request) -> int:
     """The score of the only node for a request."""
     shape = Shapes().of(request)
     rows = np.array([0], dtype=np.intp)
-    scores, _ = policy(name).scorer().score(fleet, shape, rows, fitting_leaves(fleet, shape, rows))
+    scores, _ = policy(name).scorer(Prices()).score(fleet, shape, rows, fitting_leaves(fleet, shape, rows))
     return int(scores[0])
 
 
@@ -156,16 +156,16 @@ def test_random_differs_by_pod() -> None:
     assert len(seen) == 8
 
 
-def test_every_policy_has_a_scorer() -> None:
+def test_every_policy_has_a_scorer(Prices()) -> None:
     """By name; another name is refused with the list of names."""
     for name in POLICIES:
-        scorer = policy(name).scorer()
+        scorer = policy(name).scorer(Prices())
         assert scorer.tie_rule in TieRule
         assert scorer.leaf_rule in LeafRule
     with pytest.raises(ValueError, match=r"no placement policy named 'fdg'; write one of .*fgd"):
-        Policy("fdg").scorer()
+        Policy("fdg").scorer(Prices())
     with pytest.raises(ValueError, match="needs to be told which demand"):
-        Policy("fgd").scorer()
+        Policy("fgd").scorer(Prices())
 
 
 # FGD ------------------------------------------------------------------------------------------
