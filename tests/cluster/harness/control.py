@@ -33,6 +33,12 @@ async def serve(path: Path, handlers: Mapping[str, Handler]) -> asyncio.Server:
     return await asyncio.start_unix_server(answer, path, limit=LONGEST_LINE)
 
 
+def answers(path: Path) -> bool:
+    """Whether somebody listens; the socket's file is there a moment before that."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        return connection.connect_ex(str(path)) == 0
+
+
 def ask(path: Path, do: str, **arguments: Any) -> Any:
     """Send one command and wait for its answer."""
     with socket.socket(socket.AF_UNIX) as connection:

@@ -29,7 +29,7 @@ class FakeNodes:
     def _listening(self) -> bool:
         if not self.process.running:
             raise Failed(f"the fake nodes ended.\n{self.process.tail()}")
-        return self._socket.exists()
+        return control.answers(self._socket)
 
     def add(
         self,

@@ -25,6 +25,7 @@ DEVICE_VARIABLES: Final = (
 """Variables by which vendors' container runtimes hand out devices without being asked to."""
 
 _HARMLESS_DEVICES: Final = ("", "none", "void")
+"""Values by which they hand out nothing; an empty one is not sent at all."""
 
 
 def text(value: str) -> str:
@@ -134,7 +135,7 @@ def takes_devices_unasked() -> str:
     """Whether a container `c` sets a variable that makes a runtime hand out devices."""
     return (
         f"has(c.env) && c.env.exists(e, e.name in {listed(DEVICE_VARIABLES)} && "
-        f"!(has(e.value) && e.value in {listed(_HARMLESS_DEVICES)}))"
+        f"(has(e.valueFrom) || (has(e.value) && !(e.value in {listed(_HARMLESS_DEVICES)}))))"
     )
 
 

@@ -1,0 +1,192 @@
+"""Shoal's admission in a cluster of the tests: its webhook in a thread, its objects installed."""
+
+import asyncio
+import contextlib
+import ssl
+import threading
+from collections.abc import AsyncIterator, Coroutine
+from datetime import timedelta
+from typing import Any, Self, TypeVar
+
+from aiohttp import web
+
+from shoal.catalog.catalog import Catalog
+from shoal.catalog.load import load_catalog
+from shoal.kubernetes.admission.certificates import LIFETIME, server_context, use
+from shoal.kubernetes.admission.installation import (
+    RIGHTS,
+    Accounts,
+    install,
+    installation,
+    uninstall,
+)
+from shoal.kubernetes.admission.keeper import Keeper
+from shoal.kubernetes.admission.names import MUTATING_POLICY_SINCE
+from shoal.kubernetes.admission.server import Server, application
+from shoal.kubernetes.admission.webhooks import Target
+from shoal.kubernetes.client import Client
+from shoal.kubernetes.identity import find_identity
+from shoal.kubernetes.transport import Transport
+from tests.cluster.harness.api import ApiError, eventually
+from tests.cluster.harness.cluster import Cluster
+from tests.cluster.harness.objects import pod
+
+T = TypeVar("T")
+Body = dict[str, Any]
+
+ACCOUNTS = Accounts()
+ACCOUNT = "system:serviceaccount:shoal:shoal-scheduler"
+MANAGED, MANAGED_DRA = "team", "team-dra"
+
+
+class Admission:
+    """Replicas of the webhook, which can be stopped and started, and the objects that call them.
+
+    The namespaces `team` (device-plugin) and `team-dra` are managed.
+    """
+
+    def __init__(self, cluster: Cluster, *, version: tuple[int, int] = (1, 37)) -> None:
+        self.cluster = cluster
+        self.version = version
+        self.catalog: Catalog = load_catalog()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self._stack = contextlib.AsyncExitStack()
+        self._server: Server | None = None
+        self._port = 0
+
+    def __enter__(self) -> Self:
+        self.run(self._open())
+        self.cluster.namespace("shoal")
+        self.start()
+        self.install()
+        self.cluster.namespace(MANAGED, {"shoal.dev/mode": "manage"})
+        self.cluster.namespace(
+            MANAGED_DRA, {"shoal.dev/mode": "manage", "shoal.dev/channel": "dra"}
+        )
+        self.wait_until_it_acts()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        self.run(self._stack.aclose())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the thread's loop and wait for it."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def start(self) -> None:
+        """Start the webhook, on the port that it had before."""
+        self.run(self._start())
+
+    def stop(self) -> None:
+        """Stop the webhook; calls to it are refused."""
+        if self._server is not None:
+            self.run(self._server.__aexit__())
+            self._server = None
+
+    def install(self) -> None:
+        """Install the objects for `version`."""
+        target = Target(url=f"https://127.0.0.1:{self._port}")
+        self.run(install(self.client, installation(self.version, self.names, ACCOUNTS, target)))
+        self.renew()
+
+    def uninstall(self) -> None:
+        """Remove the objects, and wait until API servers no longer act on them."""
+        self.run(uninstall(self.client))
+        eventually(lambda: not self._acts(), 60, "removed policies still act")
+
+    def renew(self, lifetime: timedelta = LIFETIME) -> bytes:
+        """One step of the keeper, whose pair is served; returns its certificate."""
+        keeper = Keeper(self.client, "shoal", ["127.0.0.1"], lifetime=lifetime)
+        pair = self.run(keeper.step())
+        use(self.context, pair)
+        return pair.certificate
+
+    def wait_until_it_acts(self) -> None:
+        """Wait until the API server gates, guards and calls the webhook."""
+        eventually(self._acts, 60, "policies do not act")
+
+    @property
+    def names(self) -> Any:
+        """The catalogue's names."""
+        return self.catalog.names
+
+    def refusal(self, body: Body, *, user: Any = None) -> str:
+        """The sentence with which the creation of an object is refused."""
+        try:
+            (user or self.cluster.api).create(body)
+        except ApiError as error:
+            return error.message
+        raise AssertionError(f"{body['kind']} {body['metadata']} was not refused")
+
+    def grant(self, process: str, user: str) -> None:
+        """Give a user just the rights of a process of Shoal's."""
+        rules = [
+            {
+                "apiGroups": [right.group],
+                "resources": [right.resource],
+                "verbs": [*right.verbs],
+                **({"resourceNames": [*right.names]} if right.names else {}),
+            }
+            for right in RIGHTS
+            if right.process == process and not right.namespaced
+        ]
+        meta = {"name": f"shoal-{process}"}
+        rbac = "rbac.authorization.k8s.io"
+        self.cluster.api.apply(
+            {"apiVersion": f"{rbac}/v1", "kind": "ClusterRole", "metadata": meta, "rules": rules}
+        )
+        self.cluster.api.apply(
+            {
+                "apiVersion": f"{rbac}/v1",
+                "kind": "ClusterRoleBinding",
+                "metadata": meta,
+                "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": meta["name"]},
+                "subjects": [{"apiGroup": rbac, "kind": "User", "name": user}],
+            }
+        )
+
+    def _acts(self) -> bool:
+        """Whether a pod would be gated, an unknown key refused, and a pod on the DRA channel too.
+
+        Dry runs show it; nothing is created. All policies are read in one go by the API server.
+        """
+        gated = self._try(pod("try", 1, namespace=MANAGED))
+        wrong = pod("try", 1, namespace=MANAGED, annotations={"shoal.dev/x": "y"})
+        dra = self._try(pod("try", 1, namespace=MANAGED_DRA))
+        if not gated or not dra or self._try(wrong):
+            return False
+        if not gated["spec"].get("schedulingGates") or not dra["spec"].get("resourceClaims"):
+            return False
+        return self.version >= MUTATING_POLICY_SINCE or self._server is not None
+
+    def _try(self, body: Body) -> Body | None:
+        path = f"/api/v1/namespaces/{body['metadata']['namespace']}/pods?dryRun=All"
+        try:
+            return self.cluster.api.call("POST", path, body)
+        except ApiError:
+            return None
+
+    async def _open(self) -> None:
+        transport = Transport(find_identity(str(self.cluster.kubeconfig)))
+        self.client = Client(await self._stack.enter_async_context(transport))
+        self.context: ssl.SSLContext = server_context()
+
+    async def _start(self) -> None:
+        gates = self.version < MUTATING_POLICY_SINCE
+        app = application(self.catalog, gates=gates)
+        self._server = Server(app, self.context, "127.0.0.1", self._port)
+        await self._server.__aenter__()
+        self._port = self._server.port
+
+
+@contextlib.asynccontextmanager
+async def serving(app: web.Application, context: ssl.SSLContext) -> AsyncIterator[int]:
+    """Another party's webhook; yields its port."""
+    async with Server(app, context, "127.0.0.1", 0) as server:
+        yield server.port
