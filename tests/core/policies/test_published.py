@@ -33,7 +33,8 @@ def score(name: str, fleet: Fleet, request: Request) -> int:
     """The score of the only node for a request."""
     shape = Shapes().of(request)
     rows = np.array([0], dtype=np.intp)
-    scores, _ = policy(name).scorer(Prices()).score(fleet, shape, rows, fitting_leaves(fleet, shape, rows))
+    fits = fitting_leaves(fleet, shape, rows)
+    scores, _ = policy(name).scorer(Prices()).score(fleet, shape, rows, fits)
     return int(scores[0])
 
 
@@ -156,7 +157,7 @@ def test_random_differs_by_pod() -> None:
     assert len(seen) == 8
 
 
-def test_every_policy_has_a_scorer(Prices()) -> None:
+def test_every_policy_has_a_scorer() -> None:
     """By name; another name is refused with the list of names."""
     for name in POLICIES:
         scorer = policy(name).scorer(Prices())
