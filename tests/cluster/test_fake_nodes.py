@@ -13,6 +13,54 @@ pytestmark = pytest.mark.cluster
 POD = "v1/Pod"
 NODE = "v1/Node"
 CLAIM = "resource.k8s.io/v1/ResourceClaim"
+CRD = "apiextensions.k8s.io/v1/CustomResourceDefinition"
+
+NAME = "gadgets.test.dev"
+GADGETS = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": NAME},
+    "spec": {
+        "group": "test.dev",
+        "scope": "Namespaced",
+        "names": {"plural": "gadgets", "kind": "Gadget"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object"}},
+            }
+        ],
+    },
+}
+
+POLICY = (
+    {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "none"},
+        "spec": {
+            "matchConstraints": {
+                "resourceRules": [
+                    {
+                        "apiGroups": [""],
+                        "apiVersions": ["v1"],
+                        "operations": ["CREATE"],
+                        "resources": ["pods"],
+                    }
+                ]
+            },
+            "validations": [{"expression": "false", "message": "no pods today"}],
+        },
+    },
+    {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": "none"},
+        "spec": {"policyName": "none", "validationActions": ["Deny"]},
+    },
+)
 
 
 def phase(wanted: str) -> Callable[[dict[str, dict[str, str]]], bool]:
@@ -208,19 +256,44 @@ def test_fake_nodes_that_are_killed_go_on_where_they_were(cluster: Cluster) -> N
 
 
 def test_a_reset_leaves_what_kubernetes_makes_itself(cluster: Cluster) -> None:
-    new = cluster.kubectl("get", "namespaces,nodes,deviceclasses,roles", "-A", "-o", "name")
+    kinds = "namespaces,nodes,deviceclasses,roles,clusterroles,configmaps,serviceaccounts"
+    new = cluster.kubectl("get", kinds, "-A", "-o", "name")
     cluster.fake_nodes.add("gpu", channels=["dra"])
     cluster.namespace("team")
     cluster.api.create(pod("there", namespace="team"))
     cluster.api.patch("v1/Namespace", "default", {"metadata": {"labels": {"team": "a"}}})
+    cluster.api.create(GADGETS)
+    eventually(lambda: condition(cluster.api.get(CRD, NAME), "Established") == "True", 20, NAME)
+    cluster.api.create({"apiVersion": "test.dev/v1", "kind": "Gadget", "metadata": {"name": "g"}})
     cluster.scheduler.kill()
     cluster.api_server.pause()
 
     cluster.reset()
-    assert new == cluster.kubectl("get", "namespaces,nodes,deviceclasses,roles", "-A", "-o", "name")
+    assert new == cluster.kubectl("get", kinds, "-A", "-o", "name")
     assert cluster.api.list(POD) == []
     assert "team" not in cluster.api.get("v1/Namespace", "default")["metadata"]["labels"]
     assert cluster.scheduler.running
+
+    cluster.api.create(GADGETS)
+    eventually(lambda: condition(cluster.api.get(CRD, NAME), "Established") == "True", 20, NAME)
+    assert cluster.api.list("test.dev/v1/Gadget") == []
+
+
+def test_a_policy_acts_no_more_after_a_reset(cluster: Cluster) -> None:
+    for each in POLICY:
+        cluster.api.create(each)
+
+    def refuses() -> bool:
+        try:
+            cluster.api.create(pod("first"))
+        except ApiError as error:
+            return "no pods today" in error.message
+        cluster.api.delete(POD, "first", grace_s=0)
+        return False
+
+    eventually(refuses, 30, "the policy does not act")
+    cluster.reset()
+    cluster.api.create(pod("second"))
 
 
 def test_a_thousand_pods_cost_a_thousand_status_writes(

@@ -5,6 +5,7 @@
 """
 
 import asyncio
+import itertools
 import json
 import ssl
 import threading
@@ -25,6 +26,8 @@ Objects = list[Object]  # named here, as both classes have a method `list`
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
+
+RETRIES = 10  # as many as client-go makes
 
 
 class ApiError(Exception):
@@ -83,17 +86,28 @@ class Api:
         content_type: str = "application/json",
         params: Mapping[str, str] | None = None,
     ) -> bytes:
-        """One call; the answer's bytes. Raises ApiError if it is refused."""
+        """One call; the answer's bytes. Raises ApiError if it is refused.
+
+        An API server that is too busy for now says when to come back (429 with Retry-After): that
+        is done, up to RETRIES times.
+        """
         data = None if body is None else msgspec.json.encode(body)
         headers = {} if data is None else {"Content-Type": content_type}
-        async with (
-            self._slots,
-            self.session.request(method, path, data=data, headers=headers, params=params) as answer,
-        ):
-            content = await answer.read()
-            if answer.status >= 400:
-                raise _refusal(answer.status, content)
-            return content
+        for attempt in itertools.count():
+            async with (
+                self._slots,
+                self.session.request(
+                    method, path, data=data, headers=headers, params=params
+                ) as answer,
+            ):
+                content = await answer.read()
+                if answer.status < 400:
+                    return content
+                later = answer.headers.get("Retry-After")
+                if answer.status != 429 or later is None or attempt == RETRIES:
+                    raise _refusal(answer.status, content)
+            await asyncio.sleep(float(later))
+        raise AssertionError("itertools.count does not end")
 
     async def call(
         self,

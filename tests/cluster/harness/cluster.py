@@ -53,7 +53,7 @@ class Cluster:
         self._gates = _flags("feature-gates", feature_gates)
         self._runtime_config = _flags("runtime-config", runtime_config)
         self._guests: list[Process] = []
-        self._new: Snapshot | None = None
+        self._remembered: Snapshot | None = None
         self._processes = Processes()
         try:
             self._make(audit=audit)
@@ -87,27 +87,29 @@ class Cluster:
             each.start()
         # The controller manager makes it; without it no pod can be created.
         self.api.wait("v1/ServiceAccount", "default", until=bool)
-        self._new = Snapshot(self._etcd_url)
 
     def close(self) -> None:
         """Kill everything that belongs to the cluster and remove its directory."""
         if "api" in self.__dict__:
             self.api.close()
             del self.__dict__["api"]
-        self._new = None
         self._processes.close()
 
+    def remember(self) -> None:
+        """Remember all objects as they are now, for `reset`."""
+        self._remembered = Snapshot(self._etcd_url)
+
     def reset(self) -> None:
-        """Make it as it was when it was new: guests ended, components running, objects gone."""
-        if self._new is None:
-            raise Failed("the cluster has been closed")
+        """Make it as it was at `remember`, with all components running and no guests."""
+        if self._remembered is None:
+            raise Failed("a cluster can be reset only after `remember`")
         self.end_guests()
         for each in (self.etcd, self.api_server, self.controller_manager, self.scheduler):
             each.resume()
             if not each.running:
                 each.start()
         self.ready()
-        self._new.restore()
+        self._remembered.restore()
 
     def end_guests(self) -> None:
         """Kill what was added to the control plane: fake nodes, kubelets, processes of tests."""

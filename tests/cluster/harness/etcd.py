@@ -7,50 +7,84 @@ Deleting what a test left through the API would take as long as starting another
 import base64
 import http.client
 import json
+import time
+from collections.abc import Iterator
 from typing import Any
+
+from tests.cluster.harness.processes import Failed
 
 REGISTRY = ("/registry/", "/registry0")  # where the API server keeps everything
 
-# Leases of components that run on, and the addresses that the API server gives out, stay as they
-# are: their holders hold them in memory, too.
-LIVE = ("/registry/leases/kube-system/", "/registry/ranges/")
+# What running components hold in memory, too, stays as it is: leases, the addresses that the API
+# server gives out, and the accounts whose tokens the controller manager uses.
+LIVE = (
+    "/registry/leases/kube-system/",
+    "/registry/ranges/",
+    "/registry/serviceaccounts/kube-system/",
+)
+
+# The API server acts on these from memory, and looks at policies once a second.
+ADMISSION = (
+    "/registry/mutatingadmissionpolic",
+    "/registry/mutatingwebhookconfigurations/",
+    "/registry/validatingadmissionpolic",
+    "/registry/validatingwebhookconfigurations/",
+)
+ADMISSION_S = 2
+
+AGAIN_S = 0.05
+STILL_S = 0.3  # without a write, a control plane that has just started is taken to be complete
+START_S = 30
 
 OPERATIONS = 100  # in one transaction; etcd allows 128 unless told otherwise
 
 
 class Snapshot:
-    """Every key of the registry with its value, at the moment when it is made."""
+    """Every key of the registry with its value, once a new control plane writes no more."""
 
     def __init__(self, url: str) -> None:
         self._etcd = http.client.HTTPConnection(url.removeprefix("http://"), timeout=30)
-        self._values: dict[str, str] = {}
-        self._versions: dict[str, str] = {}
-        for each in self._range(keys_only=False):
-            self._values[each["key"]] = each["value"]
-            self._versions[each["key"]] = each["mod_revision"]
+        deadline = time.monotonic() + START_S
+        before: dict[str, str] = {}
+        while (now := self._versions()) != before and time.monotonic() < deadline:
+            before = now
+            time.sleep(STILL_S)
+        there = [each for each in self._range(keys_only=False) if not _live(each["key"])]
+        self._value = {each["key"]: each["value"] for each in there}
+        self._version = {each["key"]: each["mod_revision"] for each in there}
         self._etcd.close()
 
     def restore(self) -> None:
         """Remove keys that were not there, and give the others the values that they had."""
-        there = {each["key"]: each["mod_revision"] for each in self._range(keys_only=True)}
-        self._apply(
-            [
-                {"request_delete_range": {"key": key}}
-                for key in there
-                if key not in self._values and not _live(key)
-            ]
-            + [
-                {"request_put": {"key": key, "value": value}}
-                for key, value in self._values.items()
-                if there.get(key) != self._versions[key] and not _live(key)
-            ]
-        )
-        # What we have put back has a new version, which is not a change at the next restore.
-        for each in self._range(keys_only=True):
-            if each["key"] in self._values:
-                self._versions[each["key"]] = each["mod_revision"]
+        removed: list[str] = []
+        # A controller that sees an object go before its owner makes it again: look until all is so.
+        while done := self._restore_once():
+            removed += done
+            time.sleep(AGAIN_S)
         # Until the next restore, etcd may have been restarted.
         self._etcd.close()
+        if any(_decoded(key).startswith(ADMISSION) for key in removed):
+            time.sleep(ADMISSION_S)
+
+    def _restore_once(self) -> list[str]:
+        there = self._versions()
+        removed = [key for key in there if key not in self._value]
+        for some in _batches(removed):
+            self._commit([{"request_delete_range": {"key": key}} for key in some])
+        changed = [key for key in self._value if there.get(key) != self._version[key]]
+        for some in _batches(changed):
+            version = self._commit(
+                [{"request_put": {"key": key, "value": self._value[key]}} for key in some]
+            )
+            self._version |= dict.fromkeys(some, version)
+        return removed + changed
+
+    def _versions(self) -> dict[str, str]:
+        return {
+            each["key"]: each["mod_revision"]
+            for each in self._range(keys_only=True)
+            if not _live(each["key"])
+        }
 
     def _range(self, *, keys_only: bool) -> list[dict[str, str]]:
         first, end = (_encoded(each) for each in REGISTRY)
@@ -59,22 +93,32 @@ class Snapshot:
         ).get("kvs", [])
         return kvs
 
-    def _apply(self, operations: list[dict[str, Any]]) -> None:
-        for first in range(0, len(operations), OPERATIONS):
-            self._call("txn", {"success": operations[first : first + OPERATIONS]})
+    def _commit(self, operations: list[dict[str, Any]]) -> str:
+        """One transaction; returns the revision that it made."""
+        revision: str = self._call("txn", {"success": operations})["header"]["revision"]
+        return revision
 
     def _call(self, what: str, body: object) -> Any:
         self._etcd.request("POST", f"/v3/kv/{what}", json.dumps(body))
         answer = self._etcd.getresponse()
         content = answer.read()
         if answer.status != http.client.OK:
-            raise RuntimeError(f"etcd: {what}: {content.decode(errors='replace')}")
+            raise Failed(f"etcd: {what}: {content.decode(errors='replace')}")
         return json.loads(content)
+
+
+def _batches(keys: list[str]) -> Iterator[list[str]]:
+    for first in range(0, len(keys), OPERATIONS):
+        yield keys[first : first + OPERATIONS]
 
 
 def _encoded(key: str) -> str:
     return base64.b64encode(key.encode()).decode()
 
 
+def _decoded(key: str) -> str:
+    return base64.b64decode(key).decode()
+
+
 def _live(key: str) -> bool:
-    return base64.b64decode(key).decode().startswith(LIVE)
+    return _decoded(key).startswith(LIVE)

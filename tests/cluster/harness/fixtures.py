@@ -30,6 +30,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def shared_cluster() -> Iterator[Cluster]:
     """One cluster for all tests of this process, as the last test left it."""
     with Cluster() as cluster:
+        cluster.remember()
         yield cluster
 
 

@@ -133,7 +133,7 @@ def running(pod: Body) -> bool:
 
 def condition(body: Body, kind: str) -> str | None:
     """The status of an object's condition: "True", "False", "Unknown"; None if it has none."""
-    for each in body.get("status", {}).get("conditions", []):
+    for each in body.get("status", {}).get("conditions") or []:
         if each["type"] == kind:
             status: str = each["status"]
             return status
