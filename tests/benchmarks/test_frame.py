@@ -75,6 +75,14 @@ def test_a_full_run_is_written_down_with_its_misses(
     assert "old" not in readme
 
 
+def test_a_recorded_run_of_some_replaces_their_lines(one_bench: Path) -> None:
+    program.main([])
+    results = one_bench / "results.jsonl"
+    results.write_text(results.read_text().replace("12345.6", "1").replace("1.25", "2"))
+    assert program.main(["gang", "--record"]) == 0
+    assert [line["value"] for line in json_lines(results)] == [1, 1.25]
+
+
 def test_a_run_of_some_writes_nothing(one_bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert program.main(["gang"]) == 0
     assert "plan a gang: 1.25 s" in capsys.readouterr().out
