@@ -47,7 +47,7 @@ def test_no_source_is_described_and_not_used(catalog: Catalog) -> None:
     tables = {
         "guide", "guideDrivers", "facts-mig", "migParted", "goNvml", "nvitop8", "mockH100",
         "mockGB200", "mockGB300", "opPr903", "mp120", "mp139", "mp166", "mp187", "op1303", "mp227",
-        "cube312", "cudaTable", "facts-amd", "toolkitBulletins", "gpuOperator",
+        "cube312", "cudaTable", "facts-amd",
     }  # fmt: skip
     assert set(catalog.sources) - used <= tables
 

@@ -75,8 +75,11 @@ def test_check_names_file_line_and_fact(capsys: pytest.CaptureFixture[str], tmp_
     assert lines[-1] == "shoal: 1 problem in the files."
 
 
-def test_check_warns_of_example_prices(capsys: pytest.CaptureFixture[str]) -> None:
-    out, _ = call(capsys, "check", str(EXAMPLES / "catalogue" / "prices.yaml"))
+@pytest.mark.parametrize("option", [(), ("--catalog",)])
+def test_check_warns_of_example_prices(
+    capsys: pytest.CaptureFixture[str], option: tuple[str, ...]
+) -> None:
+    out, _ = call(capsys, "check", *option, str(EXAMPLES / "catalogue" / "prices.yaml"))
     assert "example figures are among them" in out
 
 

@@ -127,7 +127,6 @@ class Accelerator:
     links: tuple[Link, ...] = ()
     products: tuple[str, ...] = ()
     device_ids: tuple[str, ...] = ()
-    resources: tuple[str, ...] = ()
     partition_driver: Version | None = None
     geometry: Geometry | None = None
     profiles: tuple[Profile, ...] = ()

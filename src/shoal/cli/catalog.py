@@ -101,15 +101,17 @@ def show(name: str, *, catalog: Extra = None, output: Format = "table") -> None:
 
 
 @app.command
-def check(*paths: Path) -> None:
+def check(*paths: Path, catalog: Extra = None) -> None:
     """Check the catalogue together with files of your own; says what is wrong, and where.
 
     Parameters
     ----------
     paths
         Files or folders; without any, only Shoal's own facts are checked.
+    catalog
+        The same, as the other commands take them.
     """
-    held = _load(paths)
+    held = _load((*paths, *(catalog or ())))
     facts = sum(len(model.sources) for model in held.models)
     print(
         f"{len(held.accelerators)} accelerators, {facts} facts from {len(held.sources)} sources, "

@@ -1,6 +1,8 @@
 """Loading, extending and overriding; and errors that name file, line and fact."""
 
 import copy
+import os
+import re
 from contextlib import suppress
 from datetime import date
 from pathlib import Path
@@ -131,6 +133,13 @@ def test_nothing_is_remembered_between_loads(tmp_path: Path) -> None:
     path.write_text(HEAD + CARD.replace("1000", "3000"))
     assert load_catalog([path]).accelerator("NEW-1").memory_mib == 3000
     assert "NEW-1" not in load_catalog().accelerators
+
+
+def test_a_pipe_in_a_folder_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "a.yaml"
+    os.mkfifo(pipe)
+    with pytest.raises(CatalogError, match=re.escape(f"{pipe}: is not a file; move it away")):
+        load_catalog([tmp_path])
 
 
 def test_an_empty_folder_is_said(tmp_path: Path) -> None:

@@ -86,6 +86,9 @@ def _expand(path: Path) -> list[Path]:
         raise CatalogError([f"{path}: has more than {_MOST_FILES} files; give fewer"])
     if not found:
         raise CatalogError([f"{path}: has no *.yaml file"])
+    odd = [entry for entry in found if entry.exists() and not entry.is_file()]
+    if odd:
+        raise CatalogError([f"{entry}: is not a file; move it away" for entry in odd])
     return found
 
 

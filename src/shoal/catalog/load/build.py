@@ -240,7 +240,6 @@ class Builder:
                 links=tuple(Link(**link.model_dump()) for link in facts.get("links", ())),
                 products=tuple(facts.get("products", ())),
                 device_ids=tuple(facts.get("device_ids", ())),
-                resources=tuple(facts.get("resources", ())),
                 partition_driver=driver,
                 geometry=geometry,
                 profiles=profiles,

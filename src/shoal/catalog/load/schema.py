@@ -73,7 +73,6 @@ class FactsModel(Strict):
         ]
         | None
     ) = None
-    resources: Annotated[list[Short], Field(max_length=20)] | None = None
     partitioning: Key | None = None
 
 
