@@ -72,16 +72,39 @@ def read_file(path: Path, name: str = "") -> Document:
         CatalogError: if it cannot be read, is too large, is not UTF-8 or is not plain YAML data.
     """
     label = name or str(path)
+    return read_bytes(raw_bytes(path, label), label)
+
+
+def raw_bytes(path: Path, name: str) -> bytes:
+    """The bytes of a file, at most one more than a file may have.
+
+    Raises:
+        CatalogError: if it cannot be read.
+    """
     try:
         with path.open("rb") as file:
-            raw = file.read(LARGEST_FILE + 1)
+            return file.read(LARGEST_FILE + 1)
     except OSError as error:
-        raise CatalogError([f"{label}: cannot be read: {error.strerror}"]) from None
-    return read_bytes(raw, label)
+        raise CatalogError([f"{name}: cannot be read: {error.strerror}"]) from None
 
 
 def read_bytes(raw: bytes, name: str) -> Document:
     """Read the bytes of one file; see `read_file`."""
+    documents = read_documents(raw, name)
+    if not documents:
+        raise CatalogError([f"{name}: is empty"])
+    if len(documents) > 1:
+        line = documents[1].line(())
+        raise CatalogError([f"{name}:{line}: is not YAML of one document; split it here"])
+    return documents[0]
+
+
+def read_documents(raw: bytes, name: str) -> list[Document]:
+    """Read the bytes of one file that may hold several documents; empty ones are left out.
+
+    Raises:
+        CatalogError: if it is too large, is not UTF-8 or is not plain YAML data.
+    """
     if len(raw) > LARGEST_FILE:
         raise CatalogError([f"{name}: is larger than {LARGEST_FILE} bytes; split it"])
     try:
@@ -90,16 +113,15 @@ def read_bytes(raw: bytes, name: str) -> Document:
         line = raw[: error.start].count(b"\n") + 1
         raise CatalogError([f"{name}:{line}: is not UTF-8; save it as UTF-8"]) from None
     try:
-        root = yaml.compose(text, Loader=_LOADER)
+        roots = list(yaml.compose_all(text, Loader=_LOADER))
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         reason = error.problem or error.context or "not YAML"
         raise CatalogError([f"{name}:{line}: is not YAML: {reason}"]) from None
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise CatalogError([f"{name}: is not YAML: {str(error).splitlines()[0]}"]) from None
-    if root is None:
-        raise CatalogError([f"{name}: is empty"])
-    return Document(name, _Converter(name).value(root, 0), root)
+    documents = (Document(name, _Converter(name).value(root, 0), root) for root in roots)
+    return [document for document in documents if document.data is not None]
 
 
 class _Converter:

@@ -1,0 +1,136 @@
+"""Queues: the tenant tree, with what each of its nodes is granted."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from shoal.model.selector import Selector
+from shoal.model.workload import WorkloadType
+
+Quota = tuple[tuple[str, int], ...]
+"""Devices by accelerator or group of accelerators, as written; no two of them overlap."""
+
+
+@dataclass(frozen=True, slots=True)
+class Priority:
+    """A priority that work of a queue may have.
+
+    `subjects` (`user:...`, `group:...`, `serviceaccount:...`) are those who may ask for it; empty:
+    everyone who may use the queue.
+    """
+
+    name: str
+    value: int
+    subjects: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionBounds:
+    """What evictions may cost the work of a queue; None: no bound of its own.
+
+    `checkpoint_interval_us` is how much work counts as lost, at most, where a workload never
+    reports a checkpoint.
+    """
+
+    minimum_run_us: int | None = None
+    per_workload_per_day: int | None = None
+    device_hours_lost_per_day: int | None = None
+    checkpoint_interval_us: int | None = None
+
+
+class Period(StrEnum):
+    """The calendar period of a budget."""
+
+    DAY = "day"
+    WEEK = "week"
+    MONTH = "month"
+    QUARTER = "quarter"
+    YEAR = "year"
+
+
+class WhenSpent(StrEnum):
+    """What happens when a budget is spent, from the mildest to the hardest."""
+
+    WARN = "warn"
+    LOWER_WEIGHT = "lower-weight"
+    NO_BORROWING = "no-borrowing"
+    NO_NEW_STARTS = "no-new-starts"
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What the work of a queue may use in a period, in device hours."""
+
+    period: Period
+    device_hours: int
+    when_spent: WhenSpent
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """One node of the tenant tree, as it is written.
+
+    `parent` is empty for the root. `guarantee` is what the queue always gets back (None: what its
+    children are guaranteed together, for a leaf nothing), `limit` what it never exceeds. `types`
+    are those of its parent where they are not written.
+    """
+
+    name: str
+    parent: str = ""
+    namespaces: Selector | None = None
+    guarantee: Quota | None = None
+    limit: Quota = ()
+    weight: int = 1
+    reclaim_within_us: int = 600_000_000
+    types: tuple[WorkloadType, ...] = tuple(WorkloadType)
+    priorities: tuple[Priority, ...] = ()
+    eviction: EvictionBounds = EvictionBounds()
+    budget: Budget | None = None
+    maximum_run_us: tuple[tuple[WorkloadType, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTree:
+    """All queues, which form one tree; parents stand before their children.
+
+    The empty tree is that of a place where nobody wrote queues.
+    """
+
+    queues: tuple[Queue, ...] = ()
+    _by_name: Mapping[str, Queue] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_name", {queue.name: queue for queue in self.queues})
+
+    def get(self, name: str) -> Queue | None:
+        """Return the queue of that name."""
+        return self._by_name.get(name)
+
+    def children(self, name: str) -> tuple[Queue, ...]:
+        """Return the queues right below one; below the empty name stands the root."""
+        return tuple(queue for queue in self.queues if queue.parent == name)
+
+    def leaves(self) -> tuple[Queue, ...]:
+        """Return the queues that work can wait in."""
+        parents = {queue.parent for queue in self.queues}
+        return tuple(queue for queue in self.queues if queue.name not in parents)
+
+    def path(self, name: str) -> tuple[str, ...]:
+        """Return the names from the root down to a queue; a name that is unknown stands alone."""
+        return tuple(reversed(tuple(self._upwards(name))))
+
+    def _upwards(self, name: str) -> Iterator[str]:
+        yield name
+        queue = self.get(name)
+        while queue is not None and queue.parent:
+            yield queue.parent
+            queue = self.get(queue.parent)
+
+
+def total(quotas: Iterable[Quota]) -> dict[str, int]:
+    """Return the sum of quotas by accelerator, as written."""
+    summed: dict[str, int] = {}
+    for quota in quotas:
+        for accelerator, devices in quota:
+            summed[accelerator] = summed.get(accelerator, 0) + devices
+    return summed
