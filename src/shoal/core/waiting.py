@@ -17,10 +17,10 @@ from shoal.core.fleet import Fleet
 from shoal.core.journal import IntArray
 from shoal.core.shape import Shape
 from shoal.model.verdict import Verdict
-from shoal.model.workload import PodSet, Workload
+from shoal.model.workload import Workload
 
-GroupKey = tuple[str, tuple[PodSet, ...], frozenset[str]]
-"""Queue, pod sets, and the nodes that refused the workload."""
+GroupKey = tuple[str, tuple[tuple[Shape, int], ...], frozenset[str]]
+"""Queue, shape and count of each pod set, and the nodes that refused the workload."""
 
 Order = tuple[int, int, str]
 
@@ -42,21 +42,22 @@ class Group:
 
     __slots__ = (
         "asleep",
-        "gang",
         "key",
         "members",
         "missing_pods",
+        "pods",
         "shapes",
         "slot",
         "unanswered",
         "verdict",
     )
 
-    def __init__(self, key: GroupKey, shapes: tuple[Shape, ...], slot: int) -> None:
+    def __init__(self, key: GroupKey, slot: int) -> None:
         self.key = key
-        self.shapes = shapes
+        self.shapes = tuple(shape for shape, _ in key[1])
         """One for each pod set."""
-        self.gang = sum(pod_set.count for pod_set in key[1]) > 1
+        self.pods = sum(count for _, count in key[1])
+        """How many a workload of the group has."""
         self.members: list[Order] = []
         """In order; never empty while the group exists."""
         self.asleep = False
@@ -90,14 +91,14 @@ class Waiting:
         self._empty = list(range(15, -1, -1))
         self._gangs: dict[Group, None] = {}
 
-    def add(self, workload: Workload, key: GroupKey, shapes: tuple[Shape, ...]) -> Group:
+    def add(self, workload: Workload, key: GroupKey) -> Group:
         """Let a workload wait, in its group."""
         group = self.groups.get(key)
         if group is None:
-            group = self.groups[key] = Group(key, shapes, self._new_slot())
+            group = self.groups[key] = Group(key, self._new_slot())
             self._slots[group.slot] = group
             self.awake[group] = None
-            if group.gang:
+            if group.pods > 1:
                 self._gangs[group] = None
         insort(group.members, order_of(workload))
         group.unanswered[workload.uid] = None
@@ -170,7 +171,7 @@ class Waiting:
             allowed = (masks_of == SEVERAL) | masks.table[masks_of, row]
             for slot in slots[allowed].tolist():
                 group = self._slots[slot]
-                if group is not None and (not group.gang or group.missing_pods <= 0):
+                if group is not None and (group.pods == 1 or group.missing_pods <= 0):
                     found[group] = None
         return found
 
@@ -233,7 +234,7 @@ def _could_hold(fleet: Fleet, row: int, group: Group) -> int:
     if len(group.shapes) > 1:
         return 1
     request = group.shapes[0].request
-    most = group.key[1][0].count
+    most = group.pods
     if request.cpu_milli:
         most = min(most, int(fleet.cpu_free[row]) // request.cpu_milli)
     if request.memory_mib:

@@ -287,8 +287,9 @@ class World:
 
     def _wait(self, entry: Entry) -> None:
         workload = entry.workload
-        key = (workload.queue, workload.pod_sets, entry.refused)
-        entry.group = self.waiting.add(workload, key, self.shapes_of(workload))
+        counts = (pod_set.count for pod_set in workload.pod_sets)
+        shapes = zip(self.shapes_of(workload), counts, strict=True)
+        entry.group = self.waiting.add(workload, (workload.queue, tuple(shapes), entry.refused))
 
     def _wait_no_more(self, entry: Entry) -> None:
         if entry.group is not None:
