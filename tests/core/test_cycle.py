@@ -177,17 +177,26 @@ def test_a_mask_that_changes_wakes_those_who_name_it() -> None:
 
 
 def test_a_spent_budget_leaves_the_rest_for_the_next_cycle() -> None:
-    """Half a gang is not planned either, and nothing is forgotten."""
+    """No gang is begun without one left, none is planned in half, and nothing is forgotten."""
     world = world_of(node("n", 8))
     for number in range(4):
         world.apply(ev.WorkloadSubmitted(0, job(f"w{number}", whole(1), pods=2)))
     came = cycle(world, policy(), 1, SEED, Budget(5))
     assert not came.complete
-    assert sorted(started(came)) == ["w0", "w1"]
+    assert sorted(started(came)) == ["w0", "w1", "w2"]
     for decision in came.decisions:
         world.apply(ev.Decided(1, decision))
     world.apply(ev.Cycled(1, 5, came.complete, came.examined))
-    assert sorted(started(decide(world))) == ["w2", "w3"]
+    assert sorted(started(decide(world))) == ["w3"]
+
+
+def test_a_gang_larger_than_the_budget_has_its_turn() -> None:
+    """Otherwise it would never start."""
+    world = world_of(node("n", 8))
+    world.apply(ev.WorkloadSubmitted(0, job("gang", whole(1), pods=8)))
+    came = cycle(world, policy(), 1, SEED, Budget(1))
+    assert came.complete
+    assert sorted(started(came)) == ["gang"]
 
 
 def test_a_spent_budget_forgets_no_room() -> None:

@@ -10,6 +10,7 @@ from shoal.core.fleet import Fleet
 from shoal.core.journal import Journal
 from shoal.core.validate import check
 from shoal.model.node import Node
+from shoal.model.request import Request
 from shoal.model.workload import Outcome, Placement
 from tests.core.build import decide, divided, job, node, share, started, submit, whole, world_of
 
@@ -105,6 +106,18 @@ def test_adopted_before_its_node_was_seen() -> None:
     world.apply(ev.NodeSeen(1, node("n", 2)))
     assert check(world) == {}
     assert len(started(submit(world, job("x", whole(1)), job("y", whole(1))))) == 1
+
+
+def test_adopted_on_more_nodes_than_were_seen() -> None:
+    """Label tests cover rows of nodes that have not been seen."""
+    world = world_of()
+    for number in range(40):
+        place = Placement(0, f"n{number}")
+        world.apply(ev.WorkloadAdopted(0, job(f"w{number}", Request()), (place,)))
+    asked = Request(selector=(("zone", "a"),))
+    assert started(submit(world, job("w", asked))) == {}
+    world.apply(ev.NodeSeen(1, node("n7", labels={"zone": "a"})))
+    assert started(decide(world)) == {"w": ["n7"]}
 
 
 def test_adopted_over_capacity_is_a_debt() -> None:

@@ -2,16 +2,22 @@
 
 
 class Budget:
-    """A number of placements that may be tried. An operation is the search for one pod's place."""
+    """A number of searches for a pod's place.
 
-    __slots__ = ("left",)
+    A workload that is begun is brought to its end, so that one with more pods than the budget has
+    its turn too: a cycle is bounded by its budget and one workload.
+    """
+
+    __slots__ = ("_left",)
 
     def __init__(self, operations: int) -> None:
-        self.left = operations
+        self._left = operations
 
-    def spend(self) -> bool:
-        """Take one operation; False if there is none left."""
-        if self.left <= 0:
-            return False
-        self.left -= 1
-        return True
+    @property
+    def spent(self) -> bool:
+        """Whether no other workload may be begun."""
+        return self._left <= 0
+
+    def spend(self) -> None:
+        """Count one search."""
+        self._left -= 1

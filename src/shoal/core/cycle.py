@@ -11,7 +11,7 @@ from shoal.core.board import Board
 from shoal.core.budget import Budget
 from shoal.core.decisions import Decision, Retract, Start, Wait
 from shoal.core.events import Examined
-from shoal.core.placement import NoPlace, OutOfBudgetError, place
+from shoal.core.placement import NoPlace, place
 from shoal.core.policies import Policy
 from shoal.core.waiting import Group, Order
 from shoal.core.world import World
@@ -94,12 +94,10 @@ class _Run:
             _, group, index = heappop(heads)
             if group.asleep and group not in sleepers:
                 continue
-            try:
-                started = self._try_to_start(group, index)
-            except OutOfBudgetError:
+            if self._budget.spent:
                 self.complete = False
                 return
-            if started:
+            if self._try_to_start(group, index):
                 sleepers = world.sleepers_for(self._fresh)
                 if index + 1 < len(group.members):
                     heappush(heads, (group.members[index + 1], group, index + 1))

@@ -284,6 +284,7 @@ class Fleet:
         self.row_of[name] = row
         self.names[row] = name
         self.known[row] = 1
+        self.labels.set_row(row, {})
         self._static_change(row)
         return row
 

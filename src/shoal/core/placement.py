@@ -20,10 +20,6 @@ class NoPlace:
     missing_pods: int
 
 
-class OutOfBudgetError(Exception):
-    """The cycle's budget was spent before the workload was placed; nothing was changed."""
-
-
 def place(
     fleet: Fleet,
     board: Board,
@@ -34,7 +30,7 @@ def place(
 ) -> tuple[Placement, ...] | NoPlace:
     """Place every pod of a workload on the journal, or none; the fleet must be speculating.
 
-    Pod sets that are hardest to place go first. Raises `OutOfBudgetError`.
+    Pod sets that are hardest to place go first.
     """
     checkpoint = fleet.journal.checkpoint()
     placements: list[Placement] = []
@@ -42,9 +38,7 @@ def place(
         pod_set, shape = workload.pod_sets[index], shapes[index]
         number = sum(s.count for s in workload.pod_sets[:index])
         for pod in range(number, number + pod_set.count):
-            if not budget.spend():
-                fleet.rollback(checkpoint)
-                raise OutOfBudgetError
+            budget.spend()
             found = board.best(shape, workload.uid, refused)
             if found is None:
                 no_place = _no_place(fleet, workload, shape, refused, len(placements))

@@ -10,8 +10,8 @@ from shoal.core.events import Cycled, Decided, Event
 from shoal.core.policies import Policy
 from shoal.core.world import World
 
-DEFAULT_BUDGET = 100_000
-"""Places searched for in one cycle, at most; a cycle with work for more is followed by another."""
+DEFAULT_BUDGET = 1000
+"""Places searched for in one cycle; whoever has one that is not complete runs another soon."""
 
 
 class Executor(Protocol):
