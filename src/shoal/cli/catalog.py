@@ -149,6 +149,8 @@ def explain(thing: str, *, catalog: Extra = None) -> None:
             _explain_way(held, way)
     elif "." in thing and thing.rpartition(".")[0] in held.accelerators:
         _explain_fact(held, *thing.rsplit(".", 1))
+    elif "/" in key:
+        raise UsageError(f"{key!r} is no resource, annotation or label that the catalogue knows.")
     else:
         for model in _select(held, thing):
             _show(held, model)
@@ -236,7 +238,8 @@ def _select(held: "Catalog", text: str) -> "tuple[Accelerator, ...]":
     try:
         return held.select(text)
     except KeyError as error:
-        raise UsageError(f"{error.args[0]}.") from None
+        sentence: str = error.args[0]
+        raise UsageError(sentence if sentence.endswith("?") else f"{sentence}.") from None
 
 
 def _show(held: "Catalog", model: "Accelerator") -> None:
