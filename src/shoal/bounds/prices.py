@@ -19,7 +19,7 @@ from shoal.model.request import DeviceRequest, Request
 LOADS = (1.0, 1.03, 1.06, 1.1, 1.15)
 """Demand for devices over their number, in the demands solved for: a fleet a little too small."""
 
-DRAWS = 4
+DRAWS = 2
 """Random demands for each load."""
 
 SAMPLE = 0.4
@@ -36,6 +36,9 @@ MOST_CLASSES = 500
 
 THOUSANDTHS = 1_000_000
 """Thousandths of a price unit in one device."""
+
+UNFIT = 1_000_000_000
+"""Shortfall, in thousandths of a price unit, where a pod of the class does not fit at all."""
 
 MOST_SCARCITY = 1 << 20
 """Scarcity where an accelerator is asked for that the fleet does not have."""
@@ -64,7 +67,7 @@ def prices(nodes: Iterable[Node], classes: Sequence[TaskClass]) -> Prices:
     ]
     priced = []
     for i, each in enumerate(asked):
-        losses = _by_accelerator(shortfall[i], names)
+        losses = _by_accelerator(each.request.devices.accelerators, shortfall[i], names)
         priced.append(ClassPrice(each, round(THOUSANDTHS * float(worth[i])), losses))
     return Prices(tuple(priced), _scarcity(types, asked, demand * values))
 
@@ -116,17 +119,17 @@ def _capacity(types: Sequence[NodeType]) -> float:
 
 
 def _by_accelerator(
-    shortfall: Floats, names: Sequence[set[str]]
+    allowed: Sequence[str], shortfall: Floats, names: Sequence[set[str]]
 ) -> tuple[tuple[str, int], ...]:
     """The least shortfall on any node type with the accelerator, where it is not nothing."""
     least: dict[str, float] = {}
     for amount, accelerators in zip(shortfall.tolist(), names, strict=True):
-        for name in accelerators:
+        for name in accelerators.intersection(allowed) if allowed else accelerators:
             least[name] = min(amount, least.get(name, np.inf))
     return tuple(
-        (name, round(THOUSANDTHS * amount))
+        (name, round(min(THOUSANDTHS * amount, UNFIT)))
         for name, amount in sorted(least.items())
-        if np.isfinite(amount) and round(THOUSANDTHS * amount)
+        if round(min(THOUSANDTHS * amount, UNFIT))
     )
 
 

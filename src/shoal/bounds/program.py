@@ -32,6 +32,10 @@ Floats = NDArray[np.float64]
 PRICE_TOLERANCE = 1e-7
 """What a pattern must add beyond its cost to be taken in; values are of order 1 to 10."""
 
+DUAL_SIMPLEX, PRIMAL_SIMPLEX = 1, 4
+"""HiGHS's numbers. After other demands the last basis is dual feasible, after new patterns primal
+feasible; the simplex of that side starts where it stands."""
+
 
 @dataclass(frozen=True, slots=True)
 class Solution:
@@ -155,8 +159,10 @@ class Program:
 
     def _solve(self, model: "_Model") -> Floats:
         """Solve, adding patterns while any pays; the worth of one more unit of each row."""
+        strategy = DUAL_SIMPLEX
         while True:
-            duals = model.run()
+            duals = model.run(strategy)
+            strategy = PRIMAL_SIMPLEX
             added = False
             for f, family in enumerate(model.families):
                 worth, counts = best_patterns(family.grid, np.append(duals, 0)[family.share_rows])
@@ -301,8 +307,9 @@ class _Model:
         values = np.append(-counts[held], 1).astype(np.float64)
         self._solver.addCol(0.0, 0.0, np.inf, len(rows), rows, values)
 
-    def run(self) -> Floats:
+    def run(self, strategy: int) -> Floats:
         """Solve; what one more unit of each row's upper limit would add to the objective."""
+        self._solver.setOptionValue("simplex_strategy", strategy)
         self._solver.run()
         status = self._solver.getModelStatus()
         if status != highspy.HighsModelStatus.kOptimal:

@@ -145,10 +145,7 @@ class Values:
             by_size.setdefault(size, []).append(item)
         sizes = sorted(by_size)
         gains = np.array(
-            [
-                np.maximum(_mean_gain(by_size[size], self.hosts, None), 0)
-                for size in sizes
-            ]
+            [np.maximum(_mean_gain(by_size[size], self.hosts, None), 0) for size in sizes]
         ).reshape(len(sizes), len(self.hosts.cpu))
         worth = np.zeros((cells + 1, gains.shape[1]), dtype=np.int64)
         starts = np.array(sizes, dtype=np.int64)
