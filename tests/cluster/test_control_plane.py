@@ -115,13 +115,15 @@ def test_the_audit_log_tells_who_wrote_what(new_cluster: Callable[..., Cluster])
             and each["verb"] not in ("get", "list", "watch")
         ]
 
-    # The log is written after the answer is sent.
-    eventually(lambda: len(writes()) == 3, 10, lambda: str(writes()))
-    assert sorted(writes()) == [
+    expected = {
         ("admin", "create", ""),
         ("admin", "patch", "status"),
         ("system:kube-scheduler", "create", "binding"),
-    ]
+    }
+    # The log is written after the answer is sent; and the scheduler, which may not have heard yet
+    # that the new node is ready, may have called the pod unschedulable first.
+    maybe = ("system:kube-scheduler", "patch", "status")
+    eventually(lambda: {*writes()} - {maybe} == expected, 10, lambda: str(writes()))
 
 
 # Leftovers. A child Python process plays the pytest that fails or is killed.

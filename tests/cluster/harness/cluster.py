@@ -292,6 +292,8 @@ class Cluster:
             "--use-service-account-credentials",
             f"--kube-api-qps={CLIENT_QPS}",
             f"--kube-api-burst={CLIENT_QPS}",
+            # It writes a hint for kubelets on every node, which nobody here reads.
+            "--controllers=*,-ttl-controller",
             f"--node-monitor-grace-period={self.node_grace_s}s",
             "--node-monitor-period=1s",
             # It makes this directory, by default in /usr/libexec.
