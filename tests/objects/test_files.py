@@ -87,10 +87,14 @@ def test_types_that_are_not_written_are_the_parents() -> None:
         (
             [queue("a", "parent: b"), queue("b", "parent: c"), queue("c", "parent: a")],
             [
-                "q.yaml:5: spec.parent: no queue is the root; leave parent out of the one above all"
-                " others",
-                "q.yaml:5: spec.parent: is in a circle: a under b under c under a; change one"
-                " parent",
+                (
+                    "q.yaml:5: spec.parent: no queue is the root; leave parent out of the one above all"
+                    " others"
+                ),
+                (
+                    "q.yaml:5: spec.parent: is in a circle: a under b under c under a; change one"
+                    " parent"
+                ),
             ],
         ),
         (
@@ -108,8 +112,10 @@ def test_types_that_are_not_written_are_the_parents() -> None:
         (
             [queue("a"), queue("b")],
             [
-                "q.yaml:10: spec.parent: b and a both have no parent, and there is one root; write a"
-                " parent"
+                (
+                    "q.yaml:10: spec.parent: b and a both have no parent, and there is one root; write a"
+                    " parent"
+                )
             ],
         ),
         (
@@ -123,15 +129,19 @@ def test_types_that_are_not_written_are_the_parents() -> None:
                 queue("c", "parent: a, guarantee: {H100-SXM5-80GB: 2}"),
             ],
             [
-                "q.yaml:5: spec.guarantee.H100: its children are guaranteed b 3 + c 2 = 5, and a"
-                " only 4; raise it to 5 or lower theirs"
+                (
+                    "q.yaml:5: spec.guarantee.H100: its children are guaranteed b 3 + c 2 = 5, and a"
+                    " only 4; raise it to 5 or lower theirs"
+                )
             ],
         ),
         (
             [queue("a", "guarantee: {H100: 4}"), queue("b", "parent: a, guarantee: {T4: 1}")],
             [
-                "q.yaml:10: spec.guarantee.T4: a is guaranteed no T4 that it could pass on; it has"
-                " H100: 4"
+                (
+                    "q.yaml:10: spec.guarantee.T4: a is guaranteed no T4 that it could pass on; it has"
+                    " H100: 4"
+                )
             ],
         ),
         (
@@ -141,36 +151,46 @@ def test_types_that_are_not_written_are_the_parents() -> None:
                 queue("c", "parent: b, guarantee: {H100: 5}"),
             ],
             [
-                "q.yaml:5: spec.guarantee.H100: its children are guaranteed b 5 = 5, and a only 4;"
-                " raise it to 5 or lower theirs"
+                (
+                    "q.yaml:5: spec.guarantee.H100: its children are guaranteed b 5 = 5, and a only 4;"
+                    " raise it to 5 or lower theirs"
+                )
             ],
         ),
         (
             [queue("a", "guarantee: {H100-SXM5-80GB: 3, H100-PCIE-80GB: 2}, limit: {H100: 4}")],
             [
-                "q.yaml:5: spec.limit.H100: is 4, less than the guarantee H100-PCIE-80GB 2 +"
-                " H100-SXM5-80GB 3 = 5; raise it to 5 or lower the guarantee"
+                (
+                    "q.yaml:5: spec.limit.H100: is 4, less than the guarantee H100-PCIE-80GB 2 +"
+                    " H100-SXM5-80GB 3 = 5; raise it to 5 or lower the guarantee"
+                )
             ],
         ),
         (
             [queue("a", "limit: {H100: 2}"), queue("b", "parent: a, guarantee: {H100: 3}")],
             [
-                "q.yaml:5: spec.limit.H100: is 2, less than the guarantee H100 3; raise it to 3 or"
-                " lower the guarantee"
+                (
+                    "q.yaml:5: spec.limit.H100: is 2, less than the guarantee H100 3; raise it to 3 or"
+                    " lower the guarantee"
+                )
             ],
         ),
         (
             [queue("a", "guarantee: {H100: 1, H100-SXM5-80GB: 1}")],
             [
-                "q.yaml:5: spec.guarantee.H100-SXM5-80GB: is also part of H100; write one of the"
-                " two, or disjoint ones"
+                (
+                    "q.yaml:5: spec.guarantee.H100-SXM5-80GB: is also part of H100; write one of the"
+                    " two, or disjoint ones"
+                )
             ],
         ),
         (
             [queue("a", "guarantee: {H101: 1}")],
             [
-                "q.yaml:5: spec.guarantee.H101: no accelerator or group is named 'H101'; did you"
-                " mean H100, H20, A10?"
+                (
+                    "q.yaml:5: spec.guarantee.H101: no accelerator or group is named 'H101'; did you"
+                    " mean H100, H20, A10?"
+                )
             ],
         ),
         (
@@ -180,31 +200,39 @@ def test_types_that_are_not_written_are_the_parents() -> None:
         (
             [queue("a", "namespaces: {}"), queue("b", "parent: a")],
             [
-                "q.yaml:5: spec.namespaces: work waits in leaves of the tree, and a is above b;"
-                " write namespaces there"
+                (
+                    "q.yaml:5: spec.namespaces: work waits in leaves of the tree, and a is above b;"
+                    " write namespaces there"
+                )
             ],
         ),
         (
             [queue("a", "weigth: 2")],
             [
-                "q.yaml:5: spec.weigth: is not known here; did you mean weight? Known are: parent,"
-                " namespaces, guarantee, limit, weight, reclaimWithin, types, priorities, eviction,"
-                " budget, maximumRun"
+                (
+                    "q.yaml:5: spec.weigth: is not known here; did you mean weight? Known are: parent,"
+                    " namespaces, guarantee, limit, weight, reclaimWithin, types, priorities, eviction,"
+                    " budget, maximumRun"
+                )
             ],
         ),
         (
             [queue("a", "eviction: {minimumrun: 5m}")],
             [
-                "q.yaml:5: spec.eviction.minimumrun: is not known here; did you mean minimumRun?"
-                " Known are: minimumRun, perWorkloadPerDay, deviceHoursLostPerDay,"
-                " checkpointInterval"
+                (
+                    "q.yaml:5: spec.eviction.minimumrun: is not known here; did you mean minimumRun?"
+                    " Known are: minimumRun, perWorkloadPerDay, deviceHoursLostPerDay,"
+                    " checkpointInterval"
+                )
             ],
         ),
         (
             [queue("a", "reclaimWithin: soon")],
             [
-                "q.yaml:5: spec.reclaimWithin: 'soon' is no duration above zero; write whole"
-                " numbers with d, h, m or s, such as 10m or 1h30m"
+                (
+                    "q.yaml:5: spec.reclaimWithin: 'soon' is no duration above zero; write whole"
+                    " numbers with d, h, m or s, such as 10m or 1h30m"
+                )
             ],
         ),
         (
@@ -216,33 +244,41 @@ def test_types_that_are_not_written_are_the_parents() -> None:
         (
             [pool("p", "nodes: {}")],
             [
-                "q.yaml:5: spec.nodes: chooses every node; write matchLabels or matchExpressions"
-                " that choose this pool's"
+                (
+                    "q.yaml:5: spec.nodes: chooses every node; write matchLabels or matchExpressions"
+                    " that choose this pool's"
+                )
             ],
         ),
         (
             [pool("p", "nodes: {matchLabels: {a: b}}, modes: [mig, partition, mip]")],
             [
                 "q.yaml:5: spec.modes.2: names the mode partition twice; keep one",
-                "q.yaml:5: spec.modes.3: mode 'mip' is unknown; write one of whole, time-sliced,"
-                " time-sliced+library, time-sliced+driver, mps+uncapped, mps+library, mps,"
-                " mps+driver, partition, partition+time-sliced, partition+time-sliced+library,"
-                " partition+time-sliced+driver, partition+mps+uncapped, partition+mps+library,"
-                " partition+mps, partition+mps+driver",
+                (
+                    "q.yaml:5: spec.modes.3: mode 'mip' is unknown; write one of whole, time-sliced,"
+                    " time-sliced+library, time-sliced+driver, mps+uncapped, mps+library, mps,"
+                    " mps+driver, partition, partition+time-sliced, partition+time-sliced+library,"
+                    " partition+time-sliced+driver, partition+mps+uncapped, partition+mps+library,"
+                    " partition+mps, partition+mps+driver"
+                ),
             ],
         ),
         (
             [pool("p", "nodes: {matchLabels: {a: b}}, placement: {policy: topology}")],
             [
-                "q.yaml:5: spec.placement.levels: the policy topology needs levels; write node"
-                " labels, the smallest domain first"
+                (
+                    "q.yaml:5: spec.placement.levels: the policy topology needs levels; write node"
+                    " labels, the smallest domain first"
+                )
             ],
         ),
         (
             [pool("p", "nodes: {matchLabels: {a: b}}, placement: {policy: pack, levels: [r]}")],
             [
-                "q.yaml:5: spec.placement.levels: the policy pack has no levels; remove them or"
-                " write topology"
+                (
+                    "q.yaml:5: spec.placement.levels: the policy pack has no levels; remove them or"
+                    " write topology"
+                )
             ],
         ),
         (
@@ -261,8 +297,10 @@ def test_types_that_are_not_written_are_the_parents() -> None:
         (
             ["[]\n"],
             [
-                "q.yaml:1: must be an object: write apiVersion, kind (AcceleratorPool or"
-                " AcceleratorQueue), metadata, spec"
+                (
+                    "q.yaml:1: must be an object: write apiVersion, kind (AcceleratorPool or"
+                    " AcceleratorQueue), metadata, spec"
+                )
             ],
         ),
     ],
@@ -285,8 +323,10 @@ def test_a_node_in_two_pools_is_named_with_both() -> None:
     ).pools
     nodes = {"n1": {"size": "big"}, "n2": {"size": "big", "age": "1"}, "n3": {}}
     assert node_problems(pools, nodes) == [
-        "node n2 is in the pools big and new; a node is in one pool: change its labels or the"
-        " pools' spec.nodes"
+        (
+            "node n2 is in the pools big and new; a node is in one pool: change its labels or the"
+            " pools' spec.nodes"
+        )
     ]
 
 

@@ -8,7 +8,8 @@ import pytest
 from shoal.kubernetes.wire.kinds import JOBS, REPLICA_SETS
 from shoal.model.refusal import Refusal
 from shoal.model.workload import Workload, WorkloadType
-from shoal.objects.workloads import group_of_job, group_of_replicas, read_group, workload_of
+from shoal.objects.owners import FORMS, read_group
+from shoal.objects.workloads import group_of_job, group_of_replicas, workload_of
 from tests.objects.small import catalogue, manifest
 
 GPU = {"nvidia.com/gpu": "2"}
@@ -60,7 +61,7 @@ def test_a_job_is_a_gang_of_those_that_may_run_at_once(
     assert group_of_job(JOBS.read(msgspec.json.encode(body))).count == count
 
 
-@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet"])
+@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet"])
 def test_K02_each_replica_has_a_slot(kind: str) -> None:
     body = owner("apps/v1", kind, replicas=2)
     group = read_group(body)
@@ -77,8 +78,88 @@ def test_a_template_that_asks_for_nonsense_is_refused() -> None:
     assert isinstance(workload_of(read_group(body), catalogue()), Refusal)
 
 
+def sets(said: Workload) -> list[tuple[str, int, int]]:
+    return [(each.name, each.count, each.request.devices.count) for each in said.pod_sets]
+
+
+def test_all_pods_of_a_job_set_start_together() -> None:
+    jobs = [
+        {"name": "driver", "template": {"spec": {"template": manifest()}}},
+        {
+            "name": "workers",
+            "replicas": 2,
+            "template": {"spec": {"parallelism": 4, "template": manifest(GPU)}},
+        },
+    ]
+    body = owner("jobset.x-k8s.io/v1alpha2", "JobSet", replicatedJobs=jobs)
+    assert sets(only(body)) == [("driver", 1, 0), ("workers", 8, 2)]
+
+
+def test_all_pods_of_a_pytorch_job_start_together_and_train() -> None:
+    roles = {
+        "Worker": {"replicas": 2, "template": manifest(GPU)},
+        "Master": {"template": manifest(GPU)},
+    }
+    said = only(owner("kubeflow.org/v1", "PyTorchJob", pytorchReplicaSpecs=roles))
+    assert sets(said) == [("master", 1, 2), ("worker", 2, 2)]
+    assert said.type is WorkloadType.TRAINING
+
+
+def test_all_pods_of_a_ray_job_start_together() -> None:
+    cluster = {
+        "headGroupSpec": {"template": manifest()},
+        "workerGroupSpecs": [
+            {"groupName": "big", "replicas": 2, "numOfHosts": 2, "template": manifest(GPU)},
+            {"groupName": "small", "minReplicas": 1, "template": manifest(GPU)},
+        ],
+    }
+    body = owner("ray.io/v1", "RayJob", rayClusterSpec=cluster)
+    assert sets(only(body)) == [("head", 1, 0), ("big", 4, 2), ("small", 1, 2)]
+    del body["spec"]["rayClusterSpec"]
+    with pytest.raises(ValueError, match="no pods of its own"):
+        read_group(body)
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+def test_a_notebook_is_one_pod_and_a_notebook(version: str) -> None:
+    body = owner(f"kubeflow.org/{version}", "Notebook", template=manifest(GPU))
+    said = only(body)
+    assert sets(said) == [("pods", 1, 2)]
+    assert said.type is WorkloadType.NOTEBOOK
+
+
+def test_what_the_pods_say_goes_before_what_their_owner_is() -> None:
+    template = manifest(GPU, {"shoal.dev/type": "batch"})
+    assert only(owner("kubeflow.org/v1", "Notebook", template=template)).type is WorkloadType.BATCH
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"replicas": 0}, "Deployment w has no pods; write how many it is to have"),
+        ({"replicas": -1}, "Deployment w has -1 pods; write 0 or more"),
+        ({"replicas": 20_001}, "Deployment w has 20,001 pods, and 20,000 is the most"),
+    ],
+)
+def test_counts_that_nobody_means_are_refused(spec: dict[str, int], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        read_group(owner("apps/v1", "Deployment", **spec))
+
+
+def test_every_kind_is_read_from_nothing_but_its_template() -> None:
+    for api_version, kind in FORMS:
+        with pytest.raises(ValueError, match=r"would not take|pods"):
+            read_group({"apiVersion": api_version, "kind": kind, "spec": 7})
+
+
 def test_other_kinds_are_refused_with_those_that_are_known() -> None:
-    with pytest.raises(ValueError, match="Pod, Job, Deployment, ReplicaSet"):
+    with pytest.raises(
+        ValueError, match="Pod, Job, Deployment, ReplicaSet, StatefulSet, JobSet, PyTorchJob"
+    ):
         read_group({"apiVersion": "apps/v1", "kind": "DaemonSet"})
     with pytest.raises(ValueError, match="would not take"):
         read_group({"apiVersion": "apps/v1", "kind": "ReplicaSet", "spec": {"replicas": "two"}})
+    with pytest.raises(
+        ValueError, match=r"a PyTorchJob of v1 .* write apiVersion: kubeflow.org/v1"
+    ):
+        read_group({"apiVersion": "v1", "kind": "PyTorchJob"})

@@ -1,20 +1,23 @@
 """From what owns pods to workloads: which pods start together, and how many there are.
 
-A *form* says how one kind of owner makes pods; `FORMS` has one for each kind that is known. A Job's
-pods start together, as many as may run at once. Each pod of a Deployment or a ReplicaSet is a
-workload of its own, in one of so many *slots*: a pod that replaces another takes its slot, and with
-it the place in the queue, the arrival and the history. A pod without an owner is a workload.
+The pods of a Job start together, as many as may run at once, and so do all pods of a JobSet, a
+PyTorchJob or a RayJob. Each pod of a Deployment, a ReplicaSet or a StatefulSet is a workload of its
+own, in one of so many *slots*: a pod that replaces another takes its slot, and with it the place in
+the queue, the arrival and the history. A pod without an owner is a workload.
 """
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from shoal.catalog.catalog import Catalog
 from shoal.model.refusal import Refusal
-from shoal.model.workload import PodSet, Workload
-from shoal.objects.manifests import Metadata, MetadataLike, Part, Pod, PodLike, read_manifest
+from shoal.model.workload import PodSet, Workload, WorkloadType
+from shoal.objects.annotations import TYPE
+from shoal.objects.manifests import MetadataLike, PodLike
 from shoal.objects.pods import DEFAULT_RULES, Rules, reading_of
+
+PODS: Final = "pods"
+"""The name of the only set of pods."""
 
 
 class JobSpecLike(Protocol):
@@ -82,20 +85,34 @@ class ReplicasLike(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class TemplateSet:
+    """`count` equal pods at once, made from a template (or the pod itself)."""
+
+    name: str
+    count: int
+    template: PodLike
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
     """The pods of one owner.
 
     Attributes:
         metadata: of the owner.
-        count: pods at once.
+        sets: its pods; one set where each starts by itself.
         together: whether they start together or not at all; else each by itself, in a slot.
-        template: what its pods are made from, or the pod itself.
+        type: what kind of work it is where the pods do not say.
     """
 
     metadata: MetadataLike
-    count: int
+    sets: tuple[TemplateSet, ...]
     together: bool
-    template: PodLike
+    type: WorkloadType = WorkloadType.BATCH
+
+    @property
+    def count(self) -> int:
+        """Pods at once."""
+        return sum(each.count for each in self.sets)
 
     @property
     def uids(self) -> tuple[str, ...]:
@@ -112,20 +129,27 @@ def slot_uid(owner_uid: str, slot: int) -> str:
 
 def group_of_pod(pod: PodLike) -> Group:
     """The group of a pod that nothing owns."""
-    return Group(pod.metadata, 1, together=True, template=pod)
+    return Group(pod.metadata, (TemplateSet(PODS, 1, pod),), together=True)
 
 
 def group_of_job(job: JobLike) -> Group:
     """The gang of a Job: as many pods as may still run at once, at least one."""
-    count = job.spec.parallelism
-    if job.spec.completions is not None:
-        count = min(count, job.spec.completions - job.status.succeeded)
-    return Group(job.metadata, max(1, count), together=True, template=job.spec.template)
+    pods = TemplateSet(PODS, job_pods(job.spec, job.status.succeeded), job.spec.template)
+    return Group(job.metadata, (pods,), together=True)
+
+
+def job_pods(spec: JobSpecLike, succeeded: int = 0) -> int:
+    """Pods of a Job that may still run at once, at least one."""
+    count = spec.parallelism
+    if spec.completions is not None:
+        count = min(count, spec.completions - succeeded)
+    return max(1, count)
 
 
 def group_of_replicas(owner: ReplicasLike) -> Group:
-    """The slots of a Deployment or a ReplicaSet."""
-    return Group(owner.metadata, owner.spec.replicas, together=False, template=owner.spec.template)
+    """The slots of a Deployment, a ReplicaSet or a StatefulSet."""
+    pods = TemplateSet(PODS, owner.spec.replicas, owner.spec.template)
+    return Group(owner.metadata, (pods,), together=False)
 
 
 def workload_of(
@@ -136,86 +160,30 @@ def workload_of(
     slot: int = 0,
     created_us: int = 0,
 ) -> Workload | Refusal:
-    """The workload of a gang, or the one in `slot`; a refusal if its template asks for nonsense."""
-    reading = reading_of(group.template, catalog, rules)
-    if isinstance(reading, Refusal):
-        return reading
+    """The workload of a gang, or the one in `slot`; a refusal if a template asks for nonsense.
+
+    Queue and type are those of the first set of pods that asks for devices.
+    """
+    readings = []
+    for each in group.sets:
+        reading = reading_of(each.template, catalog, rules)
+        if isinstance(reading, Refusal):
+            return reading
+        readings.append((each, reading))
+    if not readings:
+        raise ValueError(f"{group.metadata.name} has no pods; write a template")
+    asking = [pair for pair in readings if pair[1].request.devices.count] or readings
+    main, said = asking[0][1].annotations, TYPE in asking[0][0].template.metadata.annotations
     meta = group.metadata
     return Workload(
         uid=meta.uid if group.together else slot_uid(meta.uid, slot),
-        pod_sets=(PodSet("pods", group.count if group.together else 1, reading.request),),
-        queue=reading.annotations.queue,
-        type=reading.annotations.type,
+        pod_sets=tuple(
+            PodSet(each.name, each.count if group.together else 1, reading.request)
+            for each, reading in readings
+        ),
+        queue=main.queue,
+        type=main.type if said else group.type,
         created_us=created_us,
         name=meta.name if group.together else f"{meta.name}/{slot}",
         namespace=meta.namespace,
     )
-
-
-class _JobSpec(Part, frozen=True):
-    """See `JobSpecLike`; Kubernetes' defaults."""
-
-    parallelism: int = 1
-    completions: int | None = None
-    template: Pod = Pod()
-
-
-class _JobStatus(Part, frozen=True):
-    """See `JobStatusLike`."""
-
-    succeeded: int = 0
-
-
-class _Job(Part, frozen=True):
-    """See `JobLike`."""
-
-    metadata: Metadata = Metadata()
-    spec: _JobSpec = _JobSpec()
-    status: _JobStatus = _JobStatus()
-
-
-class _ReplicaSpec(Part, frozen=True):
-    """See `ReplicaSpecLike`; Kubernetes' defaults."""
-
-    replicas: int = 1
-    template: Pod = Pod()
-
-
-class _Replicas(Part, frozen=True):
-    """See `ReplicasLike`."""
-
-    metadata: Metadata = Metadata()
-    spec: _ReplicaSpec = _ReplicaSpec()
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """How one kind of owner makes pods: the struct that its manifest is read as, and the reading.
-
-    `group` takes that struct, or any object with the same fields.
-    """
-
-    struct: type[Part]
-    group: Callable[[Any], Group]
-
-
-FORMS: Final[Mapping[tuple[str, str], Form]] = {
-    ("v1", "Pod"): Form(Pod, group_of_pod),
-    ("batch/v1", "Job"): Form(_Job, group_of_job),
-    ("apps/v1", "Deployment"): Form(_Replicas, group_of_replicas),
-    ("apps/v1", "ReplicaSet"): Form(_Replicas, group_of_replicas),
-}
-"""The form of each known kind, by `apiVersion` and `kind`."""
-
-
-def read_group(manifest: Mapping[str, Any]) -> Group:
-    """The pods of the owner in a manifest.
-
-    Raises ValueError with a sentence for a kind that has no form, and for fields of a wrong type.
-    """
-    api_version, kind = manifest.get("apiVersion"), manifest.get("kind")
-    form = FORMS.get((str(api_version), str(kind)))
-    if form is None:
-        known = ", ".join(name for _, name in FORMS)
-        raise ValueError(f"pods of a {api_version} {kind} are not known; write one of {known}")
-    return form.group(read_manifest(manifest, form.struct))
