@@ -88,8 +88,8 @@ def test_types_that_are_not_written_are_the_parents() -> None:
             [queue("a", "parent: b"), queue("b", "parent: c"), queue("c", "parent: a")],
             [
                 (
-                    "q.yaml:5: spec.parent: no queue is the root; leave parent out of the one above all"
-                    " others"
+                    "q.yaml:5: spec.parent: no queue is the root; leave parent out of the one"
+                    " above all others"
                 ),
                 (
                     "q.yaml:5: spec.parent: is in a circle: a under b under c under a; change one"
@@ -113,8 +113,8 @@ def test_types_that_are_not_written_are_the_parents() -> None:
             [queue("a"), queue("b")],
             [
                 (
-                    "q.yaml:10: spec.parent: b and a both have no parent, and there is one root; write a"
-                    " parent"
+                    "q.yaml:10: spec.parent: b and a both have no parent, and there is one root;"
+                    " write a parent"
                 )
             ],
         ),
@@ -130,8 +130,8 @@ def test_types_that_are_not_written_are_the_parents() -> None:
             ],
             [
                 (
-                    "q.yaml:5: spec.guarantee.H100: its children are guaranteed b 3 + c 2 = 5, and a"
-                    " only 4; raise it to 5 or lower theirs"
+                    "q.yaml:5: spec.guarantee.H100: its children are guaranteed b 3 + c 2 = 5,"
+                    " and a only 4; raise it to 5 or lower theirs"
                 )
             ],
         ),
@@ -139,8 +139,8 @@ def test_types_that_are_not_written_are_the_parents() -> None:
             [queue("a", "guarantee: {H100: 4}"), queue("b", "parent: a, guarantee: {T4: 1}")],
             [
                 (
-                    "q.yaml:10: spec.guarantee.T4: a is guaranteed no T4 that it could pass on; it has"
-                    " H100: 4"
+                    "q.yaml:10: spec.guarantee.T4: a is guaranteed no T4 that it could pass on;"
+                    " it has H100: 4"
                 )
             ],
         ),
@@ -152,8 +152,8 @@ def test_types_that_are_not_written_are_the_parents() -> None:
             ],
             [
                 (
-                    "q.yaml:5: spec.guarantee.H100: its children are guaranteed b 5 = 5, and a only 4;"
-                    " raise it to 5 or lower theirs"
+                    "q.yaml:5: spec.guarantee.H100: its children are guaranteed b 5 = 5, and a"
+                    " only 4; raise it to 5 or lower theirs"
                 )
             ],
         ),
@@ -170,8 +170,8 @@ def test_types_that_are_not_written_are_the_parents() -> None:
             [queue("a", "limit: {H100: 2}"), queue("b", "parent: a, guarantee: {H100: 3}")],
             [
                 (
-                    "q.yaml:5: spec.limit.H100: is 2, less than the guarantee H100 3; raise it to 3 or"
-                    " lower the guarantee"
+                    "q.yaml:5: spec.limit.H100: is 2, less than the guarantee H100 3; raise it to"
+                    " 3 or lower the guarantee"
                 )
             ],
         ),
@@ -179,8 +179,8 @@ def test_types_that_are_not_written_are_the_parents() -> None:
             [queue("a", "guarantee: {H100: 1, H100-SXM5-80GB: 1}")],
             [
                 (
-                    "q.yaml:5: spec.guarantee.H100-SXM5-80GB: is also part of H100; write one of the"
-                    " two, or disjoint ones"
+                    "q.yaml:5: spec.guarantee.H100-SXM5-80GB: is also part of H100; write one of"
+                    " the two, or disjoint ones"
                 )
             ],
         ),
@@ -188,8 +188,8 @@ def test_types_that_are_not_written_are_the_parents() -> None:
             [queue("a", "guarantee: {H101: 1}")],
             [
                 (
-                    "q.yaml:5: spec.guarantee.H101: no accelerator or group is named 'H101'; did you"
-                    " mean H100, H20, A10?"
+                    "q.yaml:5: spec.guarantee.H101: no accelerator or group is named 'H101'; did"
+                    " you mean H100, H20, A10?"
                 )
             ],
         ),
@@ -210,9 +210,9 @@ def test_types_that_are_not_written_are_the_parents() -> None:
             [queue("a", "weigth: 2")],
             [
                 (
-                    "q.yaml:5: spec.weigth: is not known here; did you mean weight? Known are: parent,"
-                    " namespaces, guarantee, limit, weight, reclaimWithin, types, priorities, eviction,"
-                    " budget, maximumRun"
+                    "q.yaml:5: spec.weigth: is not known here; did you mean weight? Known are:"
+                    " parent, namespaces, guarantee, limit, weight, reclaimWithin, types,"
+                    " priorities, eviction, budget, maximumRun"
                 )
             ],
         ),
@@ -220,8 +220,8 @@ def test_types_that_are_not_written_are_the_parents() -> None:
             [queue("a", "eviction: {minimumrun: 5m}")],
             [
                 (
-                    "q.yaml:5: spec.eviction.minimumrun: is not known here; did you mean minimumRun?"
-                    " Known are: minimumRun, perWorkloadPerDay, deviceHoursLostPerDay,"
+                    "q.yaml:5: spec.eviction.minimumrun: is not known here; did you mean"
+                    " minimumRun? Known are: minimumRun, perWorkloadPerDay, deviceHoursLostPerDay,"
                     " checkpointInterval"
                 )
             ],
@@ -245,8 +245,8 @@ def test_types_that_are_not_written_are_the_parents() -> None:
             [pool("p", "nodes: {}")],
             [
                 (
-                    "q.yaml:5: spec.nodes: chooses every node; write matchLabels or matchExpressions"
-                    " that choose this pool's"
+                    "q.yaml:5: spec.nodes: chooses every node; write matchLabels or"
+                    " matchExpressions that choose this pool's"
                 )
             ],
         ),
@@ -255,11 +255,12 @@ def test_types_that_are_not_written_are_the_parents() -> None:
             [
                 "q.yaml:5: spec.modes.2: names the mode partition twice; keep one",
                 (
-                    "q.yaml:5: spec.modes.3: mode 'mip' is unknown; write one of whole, time-sliced,"
-                    " time-sliced+library, time-sliced+driver, mps+uncapped, mps+library, mps,"
-                    " mps+driver, partition, partition+time-sliced, partition+time-sliced+library,"
-                    " partition+time-sliced+driver, partition+mps+uncapped, partition+mps+library,"
-                    " partition+mps, partition+mps+driver"
+                    "q.yaml:5: spec.modes.3: mode 'mip' is unknown; write one of whole,"
+                    " time-sliced, time-sliced+library, time-sliced+driver, mps+uncapped,"
+                    " mps+library, mps, mps+driver, partition, partition+time-sliced,"
+                    " partition+time-sliced+library, partition+time-sliced+driver,"
+                    " partition+mps+uncapped, partition+mps+library, partition+mps,"
+                    " partition+mps+driver"
                 ),
             ],
         ),
