@@ -247,6 +247,28 @@ def test_an_interrupt_ends_it_with_a_sentence_and_no_output(repository: Path) ->
     assert "Traceback" not in seen
 
 
+def test_no_process_outlives_the_one_that_was_killed(repository: Path) -> None:
+    folder = repository / "examples" / "openb"
+    files = ["--nodes", str(folder / "nodes.csv"), "--pods", str(folder / "pods.csv")]
+    terminal = Terminal()
+    output, command_side = os.pipe()
+    with subprocess.Popen(
+        [SHOAL, "simulate", *files, "--policy", "random", "--seeds", "1-99", "--processes", "2"],
+        stdout=command_side,
+        stderr=terminal.command_side,
+        start_new_session=True,
+    ) as process:
+        os.close(command_side)
+        try:
+            terminal.wait_for("1/99")
+        finally:
+            process.kill()
+    # Every process that was left would hold the pipe open.
+    assert not os.read(output, 1)
+    os.close(output)
+    terminal.close()
+
+
 def test_the_example_of_the_documentation_runs(
     repository: Path, tmp_path: Path, capsys: Capture
 ) -> None:

@@ -1,6 +1,7 @@
 """Runs in parallel processes; their results do not depend on how many there are."""
 
 import multiprocessing
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -92,7 +93,16 @@ _trace: list[Trace] = []
 
 
 def _prepare(trace: Trace) -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _trace[:] = [trace]
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it has gone, for whatever reason."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _work(job: Job) -> Run:
