@@ -12,16 +12,17 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tests.cluster.harness import control, device_plugin
+from tests.cluster.harness import control
 from tests.cluster.harness.api import eventually
-from tests.cluster.harness.fake_objects import device_ids
+from tests.cluster.harness.fake_objects import RESOURCE, device_ids
 from tests.cluster.harness.ports import free_port
 from tests.cluster.harness.processes import ROOT, Failed
 
 if TYPE_CHECKING:
     from tests.cluster.harness.cluster import Cluster
 
-RESOURCE = device_plugin.RESOURCE
+# By its name alone: protobuf knows a message once in a process, and Shoal has the same ones.
+PLUGIN = "tests.cluster.harness.device_plugin"
 
 # The fake runtime runs nothing, so no container's process, cgroup or disk is looked after.
 CONFIGURATION: dict[str, Any] = {
@@ -76,7 +77,7 @@ class Kubelet:
         self.plugin = cluster.make(
             f"{name}-plugin",
             [
-                *(sys.executable, "-m", device_plugin.__name__),
+                *(sys.executable, "-m", PLUGIN),
                 *("--directory", self.state / "device-plugins", "--control", self._control),
                 *("--devices", ",".join(self.devices)),
             ],
