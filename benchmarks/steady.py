@@ -19,7 +19,9 @@ from shoal.core.policies import Policy
 from shoal.core.validate import Validator, check
 from shoal.core.world import World
 from shoal.loop.engine import Loop, NoRecorder
-from shoal.loop.recording import VERSION, FileRecorder, Header
+from shoal.loop.disk import FastDisk
+from shoal.loop.recording import FolderRecorder
+from shoal.loop.records import Header
 from shoal.model.node import Device, Leaf, Node, Taint, TaintEffect
 from shoal.model.request import DeviceRequest, Request, Toleration, TolerationOperator
 from shoal.model.workload import Outcome, Placement, PodSet, Workload
@@ -143,8 +145,8 @@ def steady(nodes: int, arrivals: int, policy: Policy, *, validated: bool = False
     stream = Stream(nodes)
     world = World()
     with tempfile.TemporaryDirectory() as folder:
-        header = Header(VERSION, str(SEED), policy)
-        recorder = FileRecorder(Path(folder) / "recording", header, durable=False)
+        header = Header(str(SEED), policy)
+        recorder = FolderRecorder(Path(folder) / "recording", header, disk=FastDisk())
         checker = Validator(world).applied if validated else None
         loop = Loop(world, policy, SEED, Nobody(), recorder, checker)
         for node in fleet(nodes):

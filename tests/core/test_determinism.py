@@ -15,7 +15,7 @@ from shoal.core import events as ev
 from shoal.core.decisions import Decision
 from shoal.core.policies import POLICIES
 from shoal.core.world import World
-from shoal.loop.recording import encode
+from shoal.loop.records import encode
 from shoal.model.request import Request
 from shoal.model.workload import Outcome
 from tests.core.build import decide, job, node, policy, share, whole

@@ -14,7 +14,7 @@ from shoal.core.policies import POLICIES, Policy
 from shoal.core.validate import Validator, check, check_answers
 from shoal.core.world import State, World
 from shoal.loop.engine import Loop
-from shoal.loop.recording import VERSION, Header, encode, read
+from shoal.loop.records import decode, encode
 from shoal.loop.replay import replay
 from shoal.model.node import Node, Taint, TaintEffect
 from shoal.model.request import (
@@ -109,6 +109,9 @@ class CoreMachine(RuleBasedStateMachine):
         self.recorded.append(event)
 
     def sync(self) -> None:
+        """Be the recorder."""
+
+    def settle(self, at_us: int, world: World) -> None:
         """Be the recorder."""
 
     def carry_out(self, decision: Decision) -> None:
@@ -254,9 +257,7 @@ class CoreMachine(RuleBasedStateMachine):
         """What was recorded is read back equal and decides equally."""
         if not hasattr(self, "world"):
             return
-        header = Header(VERSION, str(SEED), self.policy)
-        data = b"SHOALREC" + encode(header) + b"".join(map(encode, self.recorded))
-        read_back = [record for record in read(data) if not isinstance(record, Header)]
+        read_back = list(decode(b"".join(map(encode, self.recorded))))
         assert read_back == self.recorded
         world, differences = replay(self.recorded, self.policy, SEED)
         assert not differences

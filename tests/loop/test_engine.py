@@ -24,6 +24,11 @@ class Witness:
         """Note it."""
         self.story.append("sync")
 
+    def settle(self, _: int, world: World) -> None:
+        """Note it."""
+        assert world is self.world
+        self.story.append("settle")
+
     def carry_out(self, decision: Decision) -> None:
         """Note the decision."""
         self.story.append(decision.key)
@@ -45,6 +50,7 @@ def test_order_of_things() -> None:
         "sync",
         "start/a/1",
         "wait/b/2",
+        "settle",
     ]
     assert [type(event).__name__ for event in applied] == witness.story[:6]
 
@@ -54,4 +60,4 @@ def test_a_cycle_that_has_nothing_to_say_leaves_no_trace() -> None:
     witness = Witness()
     loop = Loop(witness.world, policy(), SEED, witness, witness)
     loop.turn(1)
-    assert witness.story == []
+    assert witness.story == ["settle"]

@@ -1,4 +1,4 @@
-"""The recording format: any prefix is readable, any changed byte is found."""
+"""The recording: any prefix is readable, any changed byte is found, nothing is there by halves."""
 
 from pathlib import Path
 
@@ -7,146 +7,257 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.core import events as ev
-from shoal.core.decisions import Decision
-from shoal.core.world import World
+from shoal.loop.disk import FastDisk, LockedError
 from shoal.loop.engine import Loop
+from shoal.loop.following import Follower, NotThereError, SegmentReader
 from shoal.loop.recording import (
-    MAGIC,
-    VERSION,
-    FileRecorder,
-    Header,
-    Record,
-    RecordingError,
-    SnapshotBegins,
-    encode,
-    from_last_snapshot,
-    read,
-    read_file,
+    NUMBER,
+    PREAMBLE,
+    FolderRecorder,
+    Rotation,
+    segments_in,
 )
+from shoal.loop.records import Item, Record, RecordingError, SnapshotEnds, decode, encode
 from shoal.loop.replay import replay
-from shoal.model.workload import Outcome
-from tests.core.build import SEED, job, node, policy, share, whole
+from shoal.loop.replica import Replica, restored
+from shoal.loop.story import Acting, Stopping
+from tests.core.build import SEED, policy
+from tests.loop.day import Day, Nobody
+
+OFTEN = Rotation(least_bytes=300, times_snapshot=0, segments=1000)
+"""A new segment every few items."""
 
 
-class Nobody:
-    """Carries nothing out."""
-
-    def carry_out(self, decision: Decision) -> None:
-        """Do nothing."""
-
-
-def record_a_day(path: Path, *, snapshot: bool = False) -> World:
-    """Record starts, waits, a failed start and an end; return the world."""
-    header = Header(VERSION, str(SEED), policy("fgd"))
-    recorder = FileRecorder(path, header, durable=False)
-    loop = Loop(World(), policy("fgd"), SEED, Nobody(), recorder)
-    for number in range(3):
-        loop.feed(ev.NodeSeen(number, node(f"n{number}", 2, labels={"zone": "ä"})))
-    for number, asked in enumerate([whole(2), whole(2), share(500), whole(2), whole(1), whole(1)]):
-        loop.feed(ev.WorkloadSubmitted(10 + number, job(f"w{number}", asked)))
-        loop.turn(10 + number)
-    if snapshot:
-        recorder.snapshot(20, loop.world.snapshot(20))
-    loop.feed(ev.StartFailed(21, "w0", 1, 0))
-    loop.turn(21)
-    loop.feed(ev.WorkloadEnded(22, "w1", Outcome.COMPLETED))
-    loop.turn(22)
-    recorder.close()
-    return loop.world
+def read_into(records: list[Record], path: Path) -> None:
+    """Add every record of a segment."""
+    reader = SegmentReader(path)
+    for frame in iter(reader.frame, None):
+        records += frame
 
 
-def recorded(records: list[Record]) -> list[ev.Event]:
-    """The events among records."""
-    return [r for r in records if not isinstance(r, Header | SnapshotBegins)]
+def records_in(path: Path) -> list[Record]:
+    """Every record of a segment."""
+    records: list[Record] = []
+    read_into(records, path)
+    return records
 
 
-def test_what_is_read_makes_the_same_world_and_decides_alike(tmp_path: Path) -> None:
-    """From the start, and from the snapshot."""
-    world = record_a_day(tmp_path / "r", snapshot=True)
-    records = list(read_file(tmp_path / "r"))
-    header = records[0]
-    assert isinstance(header, Header)
-    assert (header.version, header.seed, header.policy.name) == (VERSION, "42", "fgd")
-    assert header.policy.demand == policy("fgd").demand
-    _, events = from_last_snapshot(records)
-    assert len(events) < len(recorded(records))
-    assert isinstance(events[0], ev.NodeSeen)
-    again, differences = replay(events, header.policy, int(header.seed))
+def followed(folder: Path, offset: int) -> list[Record]:
+    """Every item from an offset on."""
+    return list(Follower(folder, offset).poll())
+
+
+def items(folder: Path) -> list[Item]:
+    """Every item of a recording that is kept whole."""
+    found: list[Item] = []
+    for _, path in segments_in(folder):
+        records = records_in(path)
+        ends = next(i for i, each in enumerate(records) if isinstance(each, SnapshotEnds))
+        found += records[ends + 1 :]  # type: ignore[arg-type]
+    return found
+
+
+@pytest.fixture(scope="module")
+def day(tmp_path_factory: pytest.TempPathFactory) -> Day:
+    """A recording in one segment."""
+    return Day(tmp_path_factory.mktemp("day") / "recording").live().close()
+
+
+@pytest.fixture(scope="module")
+def segments(tmp_path_factory: pytest.TempPathFactory) -> Day:
+    """The same in many."""
+    folder = tmp_path_factory.mktemp("segments") / "recording"
+    return Day(folder, rotation=OFTEN).live().close()
+
+
+def test_what_is_read_is_what_was_recorded(day: Day, segments: Day) -> None:
+    assert items(day.folder) == day.recorded
+    assert items(segments.folder) == segments.recorded == day.recorded
+    assert len(segments_in(day.folder)) == 1
+    assert len(segments_in(segments.folder)) > 5
+
+
+def test_what_is_read_makes_the_same_world_and_story_from_any_snapshot(segments: Day) -> None:
+    for kept in range(1, len(segments_in(segments.folder)) + 1):
+        copy = segments.copy()
+        for _, path in segments_in(copy)[kept:]:
+            path.unlink()
+        at_the_end = restored(copy)
+        (_, offset), _ = (*segments_in(segments.folder), ((0, len(segments.recorded)), None))[kept]
+        segments.assert_equals(at_the_end, offset)
+        assert at_the_end.header is not None
+        assert at_the_end.header.seed == str(SEED)
+        assert at_the_end.header.policy.demand == policy("fgd").demand
+
+
+def test_a_recording_decides_alike_when_it_is_replayed(day: Day) -> None:
+    events = [each for each in items(day.folder) if not isinstance(each, Acting | Stopping)]
+    world, differences = replay(events, policy("fgd"), SEED)
     assert not differences
-    assert list(again.snapshot(0)) == list(world.snapshot(0))
-
-
-def test_another_policy_decides_otherwise(tmp_path: Path) -> None:
-    """And the replay says where."""
-    record_a_day(tmp_path / "r")
-    events = recorded(list(read_file(tmp_path / "r")))
+    assert list(world.snapshot(0)) == list(day.world.snapshot(0))
     _, differences = replay(events, policy("random"), SEED)
-    assert differences
     assert differences[0].decided != differences[0].recorded
 
 
-def test_any_prefix_is_readable(tmp_path: Path) -> None:
-    """Cut anywhere, it yields the records that are whole."""
-    record_a_day(tmp_path / "r", snapshot=True)
-    data = (tmp_path / "r").read_bytes()
-    whole_thing = list(read(data))
+def test_any_prefix_is_readable(day: Day, tmp_path: Path) -> None:
+    """Cut anywhere, it yields the frames that are whole: a sync by itself or not at all."""
+    ((_, path),) = segments_in(day.folder)
+    data = path.read_bytes()
+    everything = [encode(record) for record in records_in(path)]
+    cut = tmp_path / path.name
     counts = []
     for length in range(len(data) + 1):
-        part = list(read(data[:length]))
-        assert recorded(part) == recorded(whole_thing)[: len(recorded(part))]
+        cut.write_bytes(data[:length])
+        part = [encode(record) for record in records_in(cut)]
+        assert part == everything[: len(part)]
         counts.append(len(part))
     assert counts == sorted(counts)
-    assert (counts[0], counts[-1]) == (0, len(whole_thing))
+    assert (counts[0], counts[-1]) == (0, len(everything))
+    before_items = len(everything) - len(day.recorded)
+    assert set(counts) == {0, before_items, *(before_items + each for each in day.synced)}
 
 
-def test_any_changed_byte_is_found(tmp_path: Path) -> None:
-    """Wherever it is; no record made of it is ever returned."""
-    record_a_day(tmp_path / "r")
-    data = (tmp_path / "r").read_bytes()
+def test_any_changed_byte_is_found(day: Day, tmp_path: Path) -> None:
+    """Wherever it is; nothing made of it, or behind it, is ever returned."""
+    ((_, path),) = segments_in(day.folder)
+    data = path.read_bytes()
+    everything = [encode(record) for record in records_in(path)]
+    damaged = tmp_path / path.name
     for at in range(len(data)):
         for flip in (0x01, 0x80, 0xFF):
-            damaged = bytearray(data)
-            damaged[at] ^= flip
+            changed = bytearray(data)
+            changed[at] ^= flip
+            damaged.write_bytes(changed)
+            read: list[Record] = []
             with pytest.raises(RecordingError):
-                list(read(bytes(damaged)))
+                read_into(read, damaged)
+            assert [encode(record) for record in read] == everything[: len(read)]
 
 
 @given(junk=st.binary(max_size=200))
-def test_junk_is_no_recording(junk: bytes) -> None:
-    """Neither at the start nor behind the magic; short junk may be a record cut off."""
-    if not MAGIC.startswith(junk[:8]):
-        with pytest.raises(RecordingError, match="This is no recording"):
-            list(read(junk))
-    if len(junk) >= 13:
-        with pytest.raises(RecordingError, match="The record at byte 8 is damaged"):
-            list(read(MAGIC + junk))
+def test_junk_is_no_segment(junk: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("junk") / "junk"
+    if not PREAMBLE.startswith(junk[:8]):
+        path.write_bytes(junk)
+        with pytest.raises(RecordingError, match="is no segment of a recording"):
+            records_in(path)
+    if len(junk) >= 8:
+        path.write_bytes(PREAMBLE + junk)
+        with pytest.raises(RecordingError, match=f"frame at byte {len(PREAMBLE)} is damaged"):
+            records_in(path)
+    with pytest.raises(RecordingError, match="a record"):
+        list(decode(junk or b"\0"))
 
 
-def test_a_snapshot_cut_off_is_not_used(tmp_path: Path) -> None:
-    """Reading begins where it began before."""
-    path = tmp_path / "r"
-    recorder = FileRecorder(path, Header(VERSION, "1", policy()), durable=False)
-    recorder.record(ev.NodeLost(1, "a"))
-    recorder.snapshot(2, [ev.NodeLost(2, "b"), ev.NodeLost(2, "c")])
-    recorder.close()
-    data = path.read_bytes()
-    _, whole_one = from_last_snapshot(read(data))
-    assert whole_one == [ev.NodeLost(2, "b"), ev.NodeLost(2, "c")]
-    _, cut = from_last_snapshot(read(data[:-1]))
-    assert cut == [ev.NodeLost(1, "a")]
+def test_a_newer_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "newer"
+    path.write_bytes(PREAMBLE[:8] + NUMBER.pack(3))
+    with pytest.raises(RecordingError, match="has version 3; expected 2"):
+        records_in(path)
 
 
-def test_a_newer_version_and_an_unknown_kind_are_refused() -> None:
-    """With what is expected."""
-    newer = MAGIC + encode(Header(VERSION + 1, "1", policy()))
-    with pytest.raises(RecordingError, match="has version 2; expected 1"):
-        list(read(newer))
-    with pytest.raises(RecordingError, match="no header"):
-        from_last_snapshot(read(MAGIC))
+@given(data=st.data())
+def test_a_follower_reads_what_grows_however_it_is_cut(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """It takes a few records here and there while the writer goes on, and misses none."""
+    often = data.draw(st.booleans())
+    day = Day(
+        tmp_path_factory.mktemp("follow") / "recording",
+        rotation=OFTEN if often else Rotation(),
+    )
+    replica = Replica(day.folder)
+    for _ in day.steps():
+        if data.draw(st.booleans()):
+            replica.catch_up(data.draw(st.integers(1, 30)))
+            assert replica.offset <= day.recorder.offset
+    day.close()
+    while replica.catch_up(7):
+        pass
+    day.assert_equals(replica, len(day.recorded))
 
 
-def test_a_recording_is_never_overwritten(tmp_path: Path) -> None:
-    """The file must be new."""
-    record_a_day(tmp_path / "r")
+@given(data=st.data())
+def test_reading_resumes_at_any_offset(segments: Day, data: st.DataObject) -> None:
+    offset = data.draw(st.integers(0, len(segments.recorded)))
+    assert followed(segments.folder, offset) == segments.recorded[offset:]
+
+
+def test_what_is_gone_is_said_to_be(segments: Day) -> None:
+    copy = segments.copy()
+    follower = Follower(copy, 0)
+    next(follower.poll())
+    (_, second), (_, third), *_ = segments_in(copy)[1:]
+    for path in (second, third):
+        path.unlink()
+    with pytest.raises(NotThereError, match="segments 2 to 3 are gone"):
+        list(follower.poll())
+    for _, path in segments_in(copy)[:3]:
+        path.unlink()
+    with pytest.raises(NotThereError, match="that reaches back to offset 3"):
+        Follower(copy, 3)
+    with pytest.raises(NotThereError, match="holds no recording"):
+        Follower(copy / "elsewhere")
+
+
+def test_a_replica_that_fell_behind_begins_anew(segments: Day) -> None:
+    copy = segments.copy()
+    replica = Replica(copy)
+    replica._follower = Follower(copy, 0)
+    for _, path in segments_in(copy)[1:3]:
+        path.unlink()
+    while replica.catch_up():
+        pass
+    segments.assert_equals(replica, len(segments.recorded))
+
+
+def test_a_segment_cut_short_by_a_thief_is_found(segments: Day) -> None:
+    """What follows says at which offset it begins."""
+    copy = segments.copy()
+    _, path = segments_in(copy)[2]
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(RecordingError, match="something is missing"):
+        followed(copy, 0)
+
+
+def test_old_segments_go(tmp_path: Path) -> None:
+    day = Day(tmp_path / "recording", rotation=Rotation(300, 0, segments=3)).live().close()
+    assert len(segments_in(day.folder)) == 3
+    day.assert_equals(restored(day.folder), len(day.recorded))
+
+
+def test_snapshots_are_a_fixed_part_of_what_is_written(tmp_path: Path) -> None:
+    day = Day(tmp_path / "recording", rotation=Rotation(least_bytes=0, times_snapshot=2)).live()
+    day.close()
+    assert 1 < len(segments_in(day.folder)) < len(day.synced) // 2
+
+
+def test_one_process_writes(tmp_path: Path) -> None:
+    day = Day(tmp_path / "recording").live()
+    with pytest.raises(LockedError):
+        FolderRecorder(day.folder, day.header)
+    day.close()
     with pytest.raises(FileExistsError):
-        record_a_day(tmp_path / "r")
+        FolderRecorder(day.folder, day.header)
+
+
+def test_a_recording_goes_on_where_it_was_left(tmp_path: Path) -> None:
+    """In a new segment, and a torn frame at the end of the old one is passed over."""
+    day = Day(tmp_path / "recording").live().close()
+    (_, path) = segments_in(day.folder)[-1]
+    path.write_bytes(path.read_bytes() + b"\x07\x00")
+    left = tmp_path / "recording" / "00000002.part"
+    left.write_bytes(b"a segment that was never whole")
+    since = restored(day.folder)
+    recorder = FolderRecorder(day.folder, day.header, since=since, disk=FastDisk())
+    loop = Loop(since.world, policy("fgd"), SEED, Nobody(), recorder)
+    loop.feed(ev.NodeLost(99, "n1"))
+    recorder.close()
+    assert not left.exists()
+    assert items(day.folder) == [*day.recorded, ev.NodeLost(99, "n1")]
+    assert followed(day.folder, 0) == items(day.folder)
+
+
+def test_every_record_reads_back(day: Day) -> None:
+    records: list[Record] = [*day.recorded, *day.recorder.story.snapshot(5), SnapshotEnds(5, 7)]
+    assert list(decode(b"".join(map(encode, records)))) == records

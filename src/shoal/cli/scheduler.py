@@ -53,7 +53,7 @@ def scheduler(
     keep_places
         Seconds for which the place of a deleted pod is kept for the pod that replaces it.
     recording
-        A new file in which everything that happens and is decided is kept.
+        A new folder in which everything that happens and is decided is kept.
     log_level
         What is logged.
     """
@@ -114,12 +114,15 @@ def _recorder(recording: Path | None, policy: str) -> "Recorder | None":
     if recording is None:
         return None
     from shoal.core.policies import Policy
-    from shoal.loop.recording import VERSION, FileRecorder, Header
+    from shoal.loop.recording import FolderRecorder
+    from shoal.loop.records import Header
 
     try:
-        return FileRecorder(recording, Header(VERSION, "cluster", Policy(policy)))
+        return FolderRecorder(recording, Header("cluster", Policy(policy)))
     except FileExistsError:
-        raise UsageError(f"--recording {recording}: this file exists; name a new one.") from None
+        raise UsageError(
+            f"--recording {recording}: there is a recording already; name a new folder."
+        ) from None
     except OSError as error:
         raise UsageError(f"--recording {recording}: {error.strerror or error}.") from None
 

@@ -36,6 +36,10 @@ class Recorder(Protocol):
         """Return when everything recorded so far survives the end of the process."""
         ...
 
+    def settle(self, at_us: int, world: World) -> None:
+        """Make a snapshot of the world if it is time for one; called between two cycles."""
+        ...
+
 
 class NoRecorder:
     """A recorder for runs that nobody wants to look at again."""
@@ -45,6 +49,9 @@ class NoRecorder:
 
     def sync(self) -> None:
         """Return at once."""
+
+    def settle(self, at_us: int, world: World) -> None:
+        """Make none."""
 
 
 class Loop:
@@ -86,4 +93,5 @@ class Loop:
             self._recorder.sync()
         for decision in came.decisions:
             self._executor.carry_out(decision)
+        self._recorder.settle(now_us, self.world)
         return came

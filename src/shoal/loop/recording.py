@@ -1,209 +1,246 @@
-"""The recording: what happened and what was decided, in order, version 1.
+"""The recording: what happened and what was decided, in order, version 2; how it is written.
 
-A recording is the eight bytes `SHOALREC` and then records. A record is
+A recording is a folder of segments named `SEQUENCE-OFFSET.shoal`: their number, and how many items
+the recording has before them. A segment is the eight bytes `SHOALREC`, the version (4 bytes) and
+then frames. A frame is
 
-    length of the body (4 bytes), kind (1), CRC-32 of these five bytes (4), body, CRC-32 of it (4)
+    length of the chunk (4 bytes), CRC-32 of these four (4), chunk, CRC-32 of the chunk (4)
 
-with integers little-endian and the body in MessagePack. The first record is a `Header`. A snapshot
-is a `SnapshotBegins` with the number of events that follow and make the world anew, so that reading
-may begin at any snapshot. A file that ends within a record is read up to there, which is what a
-crash leaves; a byte that changed anywhere before is an error.
+with integers little-endian. The chunks of a segment are one zlib stream, flushed at the end of each
+frame, so that all frames up to any place can be read. What they hold are records (`records`).
+
+A segment begins with a snapshot: a `Header`, the events that make the world anew, what makes the
+story anew, and a `SnapshotEnds`. Behind it each frame holds what one `sync` made safe, so either
+all of that is there or nothing. A segment gets its name when its snapshot is whole; so reading may
+begin at any segment, and older ones may go. One that ends within a frame is read up to there, which
+is what a crash leaves; a byte that changed anywhere before is an error.
 """
 
-import os
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
-from typing import Any, BinaryIO
+from typing import BinaryIO, Protocol
 
-import msgspec
-
-from shoal.core import events as ev
-from shoal.core.decisions import Retract, Start, Wait
-from shoal.core.policies import Policy
+from shoal.core.world import World
+from shoal.loop.disk import Disk
+from shoal.loop.records import Header, Item, Record, SnapshotEnds, encode
+from shoal.loop.story import Story
 
 MAGIC = b"SHOALREC"
-VERSION = 1
+VERSION = 2
 
-_HEAD = Struct("<IB")
-_CHECK = Struct("<I")
-_OVERHEAD = _HEAD.size + 2 * _CHECK.size
+NUMBER = Struct("<I")
+PREAMBLE = MAGIC + NUMBER.pack(VERSION)
 
+_LEVEL = 1
+"""Of zlib: the fastest, which halves the time of the next one and loses a tenth of its effect."""
 
-class RecordingError(Exception):
-    """A recording that cannot be read; the message says where and why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Header:
-    """What a recording was made with."""
-
-    version: int
-    seed: str
-    policy: Policy
+_SNAPSHOT_FRAME_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotBegins:
-    """The next `events` events make a new world equal to the one recorded so far."""
+class Rotation:
+    """When a segment ends, and how many are kept.
 
-    at_us: int
-    events: int
+    A segment ends when it holds `least_bytes` and `times_snapshot` times what its snapshot took
+    (before compression), so that snapshots are a fixed part of what is written. `segments` are
+    kept; beyond that the oldest go.
+    """
 
-
-Record = Header | SnapshotBegins | ev.Event
-
-_KINDS: dict[int, type] = {
-    1: Header,
-    2: SnapshotBegins,
-    16: ev.NodeSeen,
-    17: ev.NodeLost,
-    18: ev.NodeCordoned,
-    19: ev.DeviceLost,
-    20: ev.DeviceReturned,
-    21: ev.MaskSet,
-    22: ev.PricesSet,
-    32: ev.WorkloadSubmitted,
-    33: ev.WorkloadAdopted,
-    34: ev.WorkloadEnded,
-    35: ev.PodStarted,
-    36: ev.PodEnded,
-    37: ev.StartFailed,
-    48: ev.Cycled,
-    49: ev.WorkloadRestored,
-    50: ev.GroupRestored,
-    51: ev.RoomRestored,
-    52: ev.DemandRestored,
-}
-_DECISION_KINDS: dict[int, type] = {64: Start, 65: Retract, 66: Wait}
-"""A `Decided` is recorded as the time and the decision, under the decision's kind."""
-
-_KIND_OF = {kind: number for number, kind in (_KINDS | _DECISION_KINDS).items()}
-_DECODERS: dict[int, msgspec.msgpack.Decoder[Any]] = {
-    number: msgspec.msgpack.Decoder(kind) for number, kind in _KINDS.items()
-} | {
-    number: msgspec.msgpack.Decoder(tuple.__class_getitem__((int, kind)))
-    for number, kind in _DECISION_KINDS.items()
-}
-_ENCODER = msgspec.msgpack.Encoder()
+    least_bytes: int = 16 << 20
+    times_snapshot: int = 4
+    segments: int = 64
 
 
-def encode(record: Record) -> bytes:
-    """Return a record as bytes, checksums and all."""
-    if isinstance(record, ev.Decided):
-        kind = _KIND_OF[type(record.decision)]
-        body = _ENCODER.encode((record.at_us, record.decision))
-    else:
-        kind = _KIND_OF[type(record)]
-        body = _ENCODER.encode(record)
-    head = _HEAD.pack(len(body), kind)
-    return b"".join((head, _CHECK.pack(zlib.crc32(head)), body, _CHECK.pack(zlib.crc32(body))))
+DEFAULT_ROTATION = Rotation()
 
 
-class FileRecorder:
-    """Writes a recording. With `durable`, `sync` waits until the disk has it."""
+class Reached(Protocol):
+    """Where a recording stands: what a reader who is at its end knows."""
 
-    def __init__(self, path: Path, header: Header, *, durable: bool = True) -> None:
-        self._durable = durable
-        self._file: BinaryIO = path.open("xb")
-        self._file.write(MAGIC)
-        self._file.write(encode(header))
-        self.sync()
+    @property
+    def world(self) -> World:
+        """The state."""
+        ...
 
-    def record(self, event: ev.Event) -> None:
-        """Write an event."""
-        self._file.write(encode(event))
+    @property
+    def story(self) -> Story:
+        """The story."""
+        ...
 
-    def snapshot(self, at_us: int, events: Iterable[ev.Event]) -> None:
-        """Write a snapshot, from which a reader may begin."""
-        listed = list(events)
-        self._file.write(encode(SnapshotBegins(at_us, len(listed))))
-        for event in listed:
-            self._file.write(encode(event))
+    @property
+    def offset(self) -> int:
+        """Items recorded."""
+        ...
+
+    @property
+    def at_us(self) -> int:
+        """When the newest of them happened."""
+        ...
+
+    @property
+    def sequence(self) -> int:
+        """The number of the newest segment."""
+        ...
+
+
+class SegmentWriter:
+    """Writes frames to one segment. It has no name until `publish`."""
+
+    def __init__(self, disk: Disk, folder: Path, sequence: int, offset: int) -> None:
+        self._disk = disk
+        self._name = segment_name(sequence, offset)
+        self._part = folder / f"{sequence:08}.part"
+        self._file: BinaryIO = disk.create(self._part)
+        self._zlib = zlib.compressobj(_LEVEL)
+        disk.append(self._file, PREAMBLE)
+
+    def frame(self, records: Iterable[bytes]) -> None:
+        """Write encoded records as one frame."""
+        chunk = self._zlib.compress(b"".join(records)) + self._zlib.flush(zlib.Z_SYNC_FLUSH)
+        length = NUMBER.pack(len(chunk))
+        self._disk.append(
+            self._file,
+            b"".join(
+                (
+                    length,
+                    NUMBER.pack(zlib.crc32(length)),
+                    chunk,
+                    NUMBER.pack(zlib.crc32(chunk)),
+                )
+            ),
+        )
 
     def sync(self) -> None:
-        """Write out what is buffered."""
-        self._file.flush()
-        if self._durable:
-            os.fsync(self._file.fileno())
+        """Return when the frames are safe."""
+        self._disk.sync(self._file)
+
+    def publish(self) -> None:
+        """Make what was written safe, and give the segment its name."""
+        self.sync()
+        self._disk.publish(self._part, self._name)
 
     def close(self) -> None:
-        """Sync and close the file."""
-        self.sync()
+        """Close the file."""
         self._file.close()
 
 
-def read(data: bytes) -> Iterator[Record]:
-    """Yield the records of a recording, up to where it may be cut off in the middle of one.
+class FolderRecorder:
+    """Writes a recording; the only one that does, which a lock on the folder sees to.
 
-    Raises `RecordingError` where it is damaged, or is none.
+    A new recording begins in an empty folder; with `since`, one goes on where it was left. Raises
+    `FileExistsError` where a recording is and none was expected, and `LockedError` where another
+    process writes it.
     """
-    if data[: len(MAGIC)] != MAGIC[: len(data)]:
-        raise RecordingError("This is no recording: it does not begin with SHOALREC.")
-    at = len(MAGIC)
-    while at + _OVERHEAD <= len(data):
-        head = data[at : at + _HEAD.size]
-        length, kind = _HEAD.unpack(head)
-        body_at = at + _HEAD.size + _CHECK.size
-        _verify(head, data, at + _HEAD.size, at)
-        if body_at + length + _CHECK.size > len(data):
+
+    def __init__(
+        self,
+        folder: Path,
+        header: Header,
+        *,
+        since: Reached | None = None,
+        disk: Disk | None = None,
+        rotation: Rotation = DEFAULT_ROTATION,
+    ) -> None:
+        self._disk = disk or Disk()
+        self._folder = folder
+        self._header = header
+        self._rotation = rotation
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lock = self._disk.lock(folder / "writer.lock")
+        if since is None and segments_in(folder):
+            self._lock.close()
+            raise FileExistsError(folder)
+        self.story = since.story if since else Story()
+        self.offset = since.offset if since else 0
+        """Items recorded so far."""
+        self._sequence = since.sequence if since else 0
+        self._buffer: list[bytes] = []
+        self._written_bytes = 0
+        """What the segment holds behind its snapshot, before compression."""
+        self._snapshot_bytes = 0
+        self._segment: SegmentWriter | None = None
+        for left in folder.glob("*.part"):
+            self._disk.remove(left)
+        self._begin_segment(since.at_us if since else 0, since.world if since else World())
+
+    def record(self, item: Item) -> None:
+        """Keep an item; it is safe after the next `sync`."""
+        self.offset += 1
+        self._buffer.append(encode(item))
+        self.story.apply(self.offset, item)
+
+    def sync(self) -> None:
+        """Return when all that was recorded is safe. What came since the last sync is one frame."""
+        if not self._buffer or self._segment is None:
             return
-        body = data[body_at : body_at + length]
-        _verify(body, data, body_at + length, at)
-        yield _decode(kind, body, at)
-        at = body_at + length + _CHECK.size
+        self._written_bytes += sum(map(len, self._buffer))
+        self._segment.frame(self._buffer)
+        self._buffer.clear()
+        self._segment.sync()
+
+    def settle(self, at_us: int, world: World) -> None:
+        """Begin a new segment with a snapshot of `world` if it is time."""
+        enough = self._rotation.times_snapshot * self._snapshot_bytes
+        if self._written_bytes >= max(self._rotation.least_bytes, enough):
+            self.sync()
+            self._begin_segment(at_us, world)
+
+    def close(self) -> None:
+        """Sync, close the files and give up the lock."""
+        self.sync()
+        if self._segment is not None:
+            self._segment.close()
+        self._lock.close()
+
+    def _begin_segment(self, at_us: int, world: World) -> None:
+        self._sequence += 1
+        segment = SegmentWriter(self._disk, self._folder, self._sequence, self.offset)
+        self._snapshot_bytes = 0
+        for frame in _frames(self._snapshot(at_us, world)):
+            segment.frame(frame)
+            self._snapshot_bytes += sum(map(len, frame))
+        segment.publish()
+        if self._segment is not None:
+            self._segment.close()
+        self._segment = segment
+        self._written_bytes = 0
+        for _, path in segments_in(self._folder)[: -self._rotation.segments]:
+            self._disk.remove(path)
+
+    def _snapshot(self, at_us: int, world: World) -> Iterator[Record]:
+        yield self._header
+        yield from world.snapshot(at_us)
+        yield from self.story.snapshot(at_us)
+        yield SnapshotEnds(at_us, self.offset)
 
 
-def read_file(path: Path) -> Iterator[Record]:
-    """Yield the records of a file; see `read`."""
-    return read(path.read_bytes())
+def segment_name(sequence: int, offset: int) -> str:
+    """Return the name of a segment's file."""
+    return f"{sequence:08}-{offset:016}.shoal"
 
 
-def from_last_snapshot(records: Iterable[Record]) -> tuple[Header, list[ev.Event]]:
-    """Return the header, and the events from the last whole snapshot on (or from the start)."""
-    header: Header | None = None
-    events: list[ev.Event] = []
-    snapshot_from: int | None = None
-    snapshot_events = 0
+def segments_in(folder: Path) -> list[tuple[tuple[int, int], Path]]:
+    """Return the segments of a recording in order: sequence and offset, and where each is."""
+    found = []
+    for path in folder.glob("*-*.shoal"):
+        sequence, _, offset = path.stem.partition("-")
+        if sequence.isdecimal() and offset.isdecimal():
+            found.append(((int(sequence), int(offset)), path))
+    return sorted(found)
+
+
+def _frames(records: Iterable[Record]) -> Iterator[list[bytes]]:
+    """Yield encoded records in lists of about a frame's size."""
+    frame: list[bytes] = []
+    size = 0
     for record in records:
-        if isinstance(record, Header):
-            header = record
-        elif isinstance(record, SnapshotBegins):
-            snapshot_from, snapshot_events = len(events), record.events
-        else:
-            events.append(record)
-        if snapshot_from is not None and len(events) == snapshot_from + snapshot_events:
-            del events[:snapshot_from]
-            snapshot_from = None
-    if snapshot_from is not None:
-        del events[snapshot_from:]
-    if header is None:
-        raise RecordingError("This recording has no header; it was cut off before its beginning.")
-    return header, events
-
-
-def _verify(part: bytes, data: bytes, check_at: int, record_at: int) -> None:
-    (check,) = _CHECK.unpack_from(data, check_at)
-    if zlib.crc32(part) != check:
-        raise RecordingError(f"The record at byte {record_at} is damaged: its checksum is wrong.")
-
-
-def _decode(kind: int, body: bytes, at: int) -> Record:
-    decoder = _DECODERS.get(kind)
-    if decoder is None:
-        raise RecordingError(
-            f"The record at byte {at} is of kind {kind}, which this version of Shoal cannot read."
-        )
-    try:
-        value = decoder.decode(body)
-    except msgspec.MsgspecError as error:
-        raise RecordingError(f"The record at byte {at} cannot be read: {error}.") from error
-    if kind in _DECISION_KINDS:
-        at_us, decision = value
-        return ev.Decided(at_us, decision)
-    if isinstance(value, Header) and value.version != VERSION:
-        raise RecordingError(f"This recording has version {value.version}; expected {VERSION}.")
-    record: Record = value
-    return record
+        encoded = encode(record)
+        frame.append(encoded)
+        size += len(encoded)
+        if size >= _SNAPSHOT_FRAME_BYTES:
+            yield frame
+            frame, size = [], 0
+    yield frame

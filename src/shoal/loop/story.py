@@ -1,0 +1,341 @@
+"""What the stream tells and the world does not keep: when things happened, and what was decided.
+
+A story is made from the same items as the world, by whoever reads them, and is bounded: it holds
+every workload that has not ended, and the latest of those that have, and of the decisions.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from shoal.core import events as ev
+from shoal.core.decisions import Decision, Retract, Start, Wait
+from shoal.model.verdict import Reason
+from shoal.model.workload import Outcome, Placement, Workload
+
+ENDED_KEPT = 2_000
+"""Ended workloads remembered."""
+
+NOTED_KEPT = 500
+"""Decisions remembered."""
+
+MOMENTS_KEPT = 12
+"""Moments remembered of one workload: the first, and the latest of the others."""
+
+NAMED = 3
+"""Workloads named in a remembered decision to wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acting:
+    """A person said whether Shoal is to decide: `acts` is False after a release."""
+
+    at_us: int
+    acts: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stopping:
+    """A person had a workload stopped that runs or is about to; its end is an event of its own."""
+
+    at_us: int
+    uid: str
+
+
+class Step(StrEnum):
+    """What can happen to a workload."""
+
+    SUBMITTED = "submitted"
+    ADOPTED = "adopted"
+    TOLD = "told"
+    STARTED = "started"
+    RUNNING = "running"
+    FAILED_START = "failed-start"
+    RETRACTED = "retracted"
+    STOPPING = "stopping"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Something that happened to a workload.
+
+    `reason` says why, of what was decided. `detail` is the node of a retracted start, or the
+    outcome of an end.
+    """
+
+    at_us: int
+    step: Step
+    reason: Reason | None = None
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class Life:
+    """A workload from its submission to its end. Times are None until they have come."""
+
+    workload: Workload
+    submitted_us: int
+    moments: list[Moment] = field(default_factory=list)
+    placements: tuple[Placement, ...] = ()
+    """What it holds; after its end, what it held at last."""
+    attempt: int = 0
+    """Starts decided so far."""
+    started_us: int | None = None
+    """When its present or last start was decided."""
+    running_us: int | None = None
+    """When all pods of that start ran."""
+    stopping_us: int | None = None
+    """When somebody had it stopped."""
+    ended_us: int | None = None
+    outcome: Outcome | None = None
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes of its pods, each once, in the order of the pods."""
+        return tuple(dict.fromkeys(placement.node for placement in self.placements))
+
+    def came_to(self, moment: Moment) -> None:
+        """Note that something happened."""
+        self.moments.append(moment)
+        if len(self.moments) > MOMENTS_KEPT:
+            del self.moments[1]
+
+
+@dataclass(frozen=True, slots=True)
+class LifeRestored:
+    """What a snapshot adds to a restored workload."""
+
+    uid: str
+    submitted_us: int
+    started_us: int | None
+    running_us: int | None
+    stopping_us: int | None
+    moments: tuple[Moment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndedLife:
+    """A workload that has ended, as a snapshot remembers it."""
+
+    life: Life
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """A decision as it is remembered. `offset` is its place in the stream.
+
+    It is about `workloads` workloads; where that is many, a `Wait` names the first of them only.
+    """
+
+    offset: int
+    at_us: int
+    decision: Decision
+    workloads: int
+
+
+class Story:
+    """Made by `apply`, item by item."""
+
+    def __init__(self) -> None:
+        self.lives: dict[str, Life] = {}
+        """Workloads that have not ended, by uid, in the order in which they came."""
+        self.ended: OrderedDict[str, Life] = OrderedDict()
+        """The last that ended, oldest first."""
+        self.noted: deque[Noted] = deque(maxlen=NOTED_KEPT)
+        """The last decisions, oldest first."""
+        self.acts = True
+        """Whether Shoal decides; it does not between a release and the resumption."""
+        self._not_running: dict[str, set[int]] = {}
+        """Pods of starting workloads that do not run yet."""
+
+    def life(self, uid: str) -> Life | None:
+        """Return what is known of a workload, also of one that ended lately."""
+        return self.lives.get(uid) or self.ended.get(uid)
+
+    def noted_after(self, offset: int) -> list[Noted]:
+        """Return the remembered decisions with a larger offset, oldest first."""
+        found: list[Noted] = []
+        for each in reversed(self.noted):
+            if each.offset <= offset:
+                break
+            found.append(each)
+        return found[::-1]
+
+    def apply(self, offset: int, item: ev.Event | Acting | Stopping) -> None:
+        """Take in the item whose place in the stream is `offset`."""
+        match item:
+            case ev.Decided():
+                self._decided(offset, item)
+            case ev.WorkloadSubmitted():
+                self._came(item.at_us, item.workload, Step.SUBMITTED)
+            case ev.WorkloadAdopted():
+                self._adopted(item)
+            case ev.PodStarted():
+                self._pod_started(item)
+            case ev.StartFailed():
+                self._start_failed(item)
+            case ev.PodEnded():
+                self._pod_ended(item)
+            case ev.WorkloadEnded():
+                self._ended(item.at_us, item.uid, item.outcome)
+            case ev.WorkloadRestored():
+                self._restored(item)
+            case Acting():
+                self.acts = item.acts
+            case Stopping():
+                self._stopping(item)
+            case _:
+                pass
+
+    # Workloads --------------------------------------------------------------------------------
+
+    def _came(self, at_us: int, workload: Workload, step: Step) -> Life | None:
+        if workload.uid in self.lives:
+            return None
+        self.ended.pop(workload.uid, None)
+        life = self.lives[workload.uid] = Life(workload, at_us)
+        life.came_to(Moment(at_us, step))
+        return life
+
+    def _adopted(self, event: ev.WorkloadAdopted) -> None:
+        life = self._came(event.at_us, event.workload, Step.ADOPTED)
+        if life is not None:
+            life.placements = event.placements
+            life.started_us = life.running_us = event.at_us
+
+    def _pod_started(self, event: ev.PodStarted) -> None:
+        left = self._not_running.get(event.uid)
+        if left is None:
+            return
+        left.discard(event.pod)
+        if not left:
+            self._runs(event.uid, event.at_us)
+
+    def _runs(self, uid: str, at_us: int) -> None:
+        del self._not_running[uid]
+        life = self.lives[uid]
+        life.running_us = at_us
+        life.came_to(Moment(at_us, Step.RUNNING))
+
+    def _start_failed(self, event: ev.StartFailed) -> None:
+        life = self.lives.get(event.uid)
+        if life is not None and life.placements and life.attempt == event.attempt:
+            life.came_to(Moment(event.at_us, Step.FAILED_START))
+
+    def _pod_ended(self, event: ev.PodEnded) -> None:
+        life = self.lives.get(event.uid)
+        if life is None or all(each.pod != event.pod for each in life.placements):
+            return
+        left = tuple(each for each in life.placements if each.pod != event.pod)
+        if not left:
+            self._ended(event.at_us, event.uid, None)
+            return
+        life.placements = left
+        waited_for = self._not_running.get(event.uid)
+        if waited_for is not None:
+            waited_for.discard(event.pod)
+            if not waited_for:
+                self._runs(event.uid, event.at_us)
+
+    def _ended(self, at_us: int, uid: str, outcome: Outcome | None) -> None:
+        life = self.lives.pop(uid, None)
+        if life is None:
+            return
+        self._not_running.pop(uid, None)
+        life.ended_us, life.outcome = at_us, outcome
+        life.came_to(Moment(at_us, Step.ENDED, detail=outcome.value if outcome else ""))
+        self._remember(life)
+
+    def _remember(self, life: Life) -> None:
+        self.ended[life.workload.uid] = life
+        if len(self.ended) > ENDED_KEPT:
+            self.ended.popitem(last=False)
+
+    # Decisions --------------------------------------------------------------------------------
+
+    def _decided(self, offset: int, event: ev.Decided) -> None:
+        decision = event.decision
+        match decision:
+            case Start():
+                self._note(offset, event.at_us, decision, 1)
+                life = self.lives.get(decision.workload)
+                if life is not None:
+                    life.placements = decision.placements
+                    life.attempt += 1
+                    life.started_us, life.running_us = event.at_us, None
+                    life.came_to(Moment(event.at_us, Step.STARTED, decision.reason))
+                    self._not_running[decision.workload] = {
+                        each.pod for each in decision.placements
+                    }
+            case Retract():
+                self._note(offset, event.at_us, decision, 1)
+                life = self.lives.get(decision.workload)
+                if life is not None:
+                    life.placements = ()
+                    life.started_us = life.running_us = None
+                    life.came_to(
+                        Moment(event.at_us, Step.RETRACTED, decision.reason, decision.node)
+                    )
+                    self._not_running.pop(decision.workload, None)
+            case Wait():
+                short = replace(decision, workloads=decision.workloads[:NAMED])
+                self._note(offset, event.at_us, short, len(decision.workloads))
+                moment = Moment(event.at_us, Step.TOLD, decision.reason)
+                for uid in decision.workloads:
+                    life = self.lives.get(uid)
+                    if life is not None:
+                        life.came_to(moment)
+
+    def _note(self, offset: int, at_us: int, decision: Decision, workloads: int) -> None:
+        self.noted.append(Noted(offset, at_us, decision, workloads))
+
+    # Snapshots --------------------------------------------------------------------------------
+
+    def snapshot(self, at_us: int) -> Iterator[Acting | LifeRestored | EndedLife | Noted]:
+        """Return what makes an equal story, after the events of the world's snapshot."""
+        yield Acting(at_us, self.acts)
+        for uid, life in self.lives.items():
+            yield LifeRestored(
+                uid,
+                life.submitted_us,
+                life.started_us,
+                life.running_us,
+                life.stopping_us,
+                tuple(life.moments),
+            )
+        for life in self.ended.values():
+            yield EndedLife(life)
+        yield from self.noted
+
+    def restore(self, part: LifeRestored | EndedLife | Noted) -> None:
+        """Take in one part of a snapshot."""
+        match part:
+            case LifeRestored():
+                # The order of the parts is the order in which workloads came.
+                life = self.lives[part.uid] = self.lives.pop(part.uid)
+                life.submitted_us = part.submitted_us
+                life.started_us = part.started_us
+                life.running_us = part.running_us
+                life.stopping_us = part.stopping_us
+                life.moments = list(part.moments)
+            case EndedLife():
+                self._remember(part.life)
+            case Noted():
+                self.noted.append(part)
+
+    def _stopping(self, item: Stopping) -> None:
+        life = self.lives.get(item.uid)
+        if life is not None and life.stopping_us is None:
+            life.stopping_us = item.at_us
+            life.came_to(Moment(item.at_us, Step.STOPPING))
+
+    def _restored(self, event: ev.WorkloadRestored) -> None:
+        uid = event.workload.uid
+        life = self.lives[uid] = Life(event.workload, event.at_us)
+        life.placements = event.placements
+        life.attempt = event.attempt
+        left = {each.pod for each in event.placements} - set(event.started)
+        if left:
+            self._not_running[uid] = left
