@@ -59,12 +59,14 @@ class Admission:
     def __enter__(self) -> Self:
         self.run(self._open())
         self.cluster.namespace("shoal")
-        self.start()
-        self.install()
         self.cluster.namespace(MANAGED, {"shoal.dev/mode": "manage"})
         self.cluster.namespace(
             MANAGED_DRA, {"shoal.dev/mode": "manage", "shoal.dev/channel": "dra"}
         )
+        # The API server may still act on what a test before this one had installed.
+        self.wait_until_nothing_acts()
+        self.start()
+        self.install()
         self.wait_until_it_acts()
         return self
 
@@ -98,7 +100,7 @@ class Admission:
     def uninstall(self) -> None:
         """Remove the objects, and wait until API servers no longer act on them."""
         self.run(uninstall(self.client))
-        eventually(lambda: not self._acts(), 60, "removed policies still act")
+        self.wait_until_nothing_acts()
 
     def renew(self, lifetime: timedelta = LIFETIME) -> bytes:
         """One step of the keeper, whose pair is served; returns its certificate."""
@@ -106,10 +108,6 @@ class Admission:
         pair = self.run(keeper.step())
         use(self.context, pair)
         return pair.certificate
-
-    def wait_until_it_acts(self) -> None:
-        """Wait until the API server gates, guards and calls the webhook."""
-        eventually(self._acts, 60, "policies do not act")
 
     @property
     def names(self) -> Any:
@@ -151,26 +149,34 @@ class Admission:
             }
         )
 
-    def _acts(self) -> bool:
-        """Whether a pod would be gated, an unknown key refused, and a pod on the DRA channel too.
+    def wait_until_it_acts(self) -> None:
+        """Wait until the API server gates, guards and calls the webhook."""
+        wanted = ["held", "refused", "held"]
+        eventually(lambda: self._signs() == wanted, 60, lambda: f"not all acts: {self._signs()}")
 
-        Dry runs show it; nothing is created. All policies are read in one go by the API server.
+    def wait_until_nothing_acts(self) -> None:
+        """Wait until the API server has forgotten what was removed."""
+        wanted = ["free"] * 3
+        eventually(lambda: self._signs() == wanted, 60, lambda: f"it still acts: {self._signs()}")
+
+    def _signs(self) -> list[str]:
+        """What would become of a pod to be gated, a wrong one, and one on the DRA channel.
+
+        Dry runs show it; nothing is created.
         """
-        gated = self._try(pod("try", 1, namespace=MANAGED))
-        wrong = pod("try", 1, namespace=MANAGED, annotations={"shoal.dev/x": "y"})
-        dra = self._try(pod("try", 1, namespace=MANAGED_DRA))
-        if not gated or not dra or self._try(wrong):
-            return False
-        if not gated["spec"].get("schedulingGates") or not dra["spec"].get("resourceClaims"):
-            return False
-        return self.version >= MUTATING_POLICY_SINCE or self._server is not None
+        marks = {"ALIYUN_COM_GPU_MEM_IDX": "0"}
+        return [
+            self._try(pod("try", 1, namespace=MANAGED), "schedulingGates"),
+            self._try(pod("try", namespace=MANAGED, annotations=marks), "schedulingGates"),
+            self._try(pod("try", 1, namespace=MANAGED_DRA), "resourceClaims"),
+        ]
 
-    def _try(self, body: Body) -> Body | None:
+    def _try(self, body: Body, mark: str) -> str:
         path = f"/api/v1/namespaces/{body['metadata']['namespace']}/pods?dryRun=All"
         try:
-            return self.cluster.api.call("POST", path, body)
+            return "held" if self.cluster.api.call("POST", path, body)["spec"].get(mark) else "free"
         except ApiError:
-            return None
+            return "refused"
 
     async def _open(self) -> None:
         transport = Transport(find_identity(str(self.cluster.kubeconfig)))

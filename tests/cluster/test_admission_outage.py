@@ -1,4 +1,4 @@
-"""Admission when things are missing: the webhook away, another webhook in between, Shoal leaving."""
+"""Admission when something is missing: the webhook away, others in between, Shoal leaving."""
 
 import json
 from base64 import b64encode

@@ -1,5 +1,6 @@
 """The webhook's process: HTTPS in, an answer of `review` out. It keeps nothing between calls."""
 
+import asyncio
 import ssl
 from typing import Final, Self
 
@@ -79,4 +80,11 @@ class Server:
 
     async def __aexit__(self, *_: object) -> None:
         """Stop listening; answers under way are given."""
+        server = self._runner.server
+        open_ = [each.transport for each in server.connections] if server is not None else []
         await self._runner.cleanup()
+        for transport in open_:
+            if transport is not None:
+                # Nobody has to wait for the other side's goodbye under TLS.
+                transport.abort()
+        await asyncio.sleep(0)
