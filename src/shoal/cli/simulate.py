@@ -52,8 +52,8 @@ def simulate(
     pods
         List of pods, likewise. Its name is the workload's.
     policy
-        Placement policies, joined by commas: random, dot-product, clustering, packing, best-fit,
-        fgd, pack, spread.
+        Placement policies, joined by commas: fragmentation, random, dot-product, clustering,
+        packing, best-fit, fgd, pack, spread.
     seeds
         Seeds of the runs, such as 42-51 or 1,2,7. The same seed gives the same run anywhere.
     output

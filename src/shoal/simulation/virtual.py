@@ -18,8 +18,8 @@ class VirtualTime:
     """A world that runs as fast as it is decided. Implements the loop's executor.
 
     Events that are due later wait in a heap, ordered by time and, within an instant, by the order
-    in which they were scheduled. With `learns`, prices are made from the demand seen so far, when the
-    demand says that they are due; they come true at once.
+    in which they were scheduled. With `learns`, prices are made from the demand seen so far, when
+    the demand says that they are due; they come true at once.
     """
 
     def __init__(
