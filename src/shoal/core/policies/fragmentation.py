@@ -53,13 +53,15 @@ class Fragmentation:
         at = np.arange(fleet.size)[rows] if isinstance(rows, slice) else rows
         request = shape.request
         devices = request.devices
-        left = nodes.offers[at] - self._values.hosts.cost(request.cpu_milli, request.memory_mib)
-        if not devices.count:
-            return _least(left) - nodes.value[at], np.zeros(len(at), dtype=np.int64)
-        if fits is None or devices.whole:
-            left -= nodes.whole_devices(at, devices.count)
+        cost = self._values.hosts.cost(request.cpu_milli, request.memory_mib)
+        left = nodes.offers[at]
+        if devices.count and (fits is None or devices.whole):
+            left -= nodes.whole_devices(at, devices.count, cost)
             charge = nodes.charge[nodes.kind_of_whole[at]] * devices.count
             return _least(left) - nodes.value[at] - charge, np.zeros(len(at), dtype=np.int64)
+        left -= cost
+        if not devices.count:
+            return _least(left) - nodes.value[at], np.zeros(len(at), dtype=np.int64)
         if devices.count == 1:
             return nodes.score_share(shape, at, fits, left)
         return nodes.score_shares(shape, at, fits, left), np.zeros(len(at), dtype=np.int64)
@@ -85,6 +87,8 @@ class NodeValues:
         """[kind, whole leaves free, host price]."""
         self.charge: IntArray = np.zeros(1, dtype=np.int64)
         """[kind]: charge for the scarcity of a whole device."""
+        self._memory_matters = False
+        """Whether any kind has a table by memory."""
         self._allocate()
 
     def _allocate(self) -> None:
@@ -117,16 +121,19 @@ class NodeValues:
         self._value(rows)
         self._read = fleet.changes.read()
 
-    def whole_devices(self, rows: IndexArray, count: int) -> IntArray:
-        """Return what `count` whole devices of each row are worth, [row, host price]."""
-        kind = self.kind_of_whole[rows]
-        free = np.minimum(self._fleet.whole_free[rows], self._together.shape[1] - 1)
-        one = np.minimum(self._by_compute[kind, CELLS], self._by_memory[kind, CELLS])
-        return (
-            count * one
-            + self._together[kind, free]
-            - self._together[kind, np.maximum(free - count, 0)]
-        )
+    def whole_devices(self, rows: IndexArray, count: int, cost: IntArray) -> IntArray:
+        """Return what `count` whole devices of each row are worth plus `cost`, [row, host price]."""
+        kinds, sizes, prices = self._together.shape
+        left = np.maximum(np.arange(sizes) - count, 0)
+        lost = self._together - self._together[:, left]
+        lost += (count * self._worth_of_whole())[:, None] + cost
+        free = np.minimum(self._fleet.whole_free[rows], sizes - 1)
+        return lost.reshape(kinds * sizes, prices)[self.kind_of_whole[rows] * sizes + free]
+
+    def _worth_of_whole(self) -> IntArray:
+        if self._memory_matters:
+            return np.minimum(self._by_compute[:, CELLS], self._by_memory[:, CELLS])
+        return self._by_compute[:, CELLS]
 
     def score_share(
         self, shape: Shape, rows: IndexArray, fits: BoolArray, left: IntArray
@@ -172,19 +179,24 @@ class NodeValues:
     def _state(self, rows: IndexArray) -> tuple[IntArray, IntArray, BoolArray]:
         """Return cells of compute and memory free, [row, column], and which leaves are whole."""
         fleet = self._fleet
-        usable = fleet.leaf_tenants_free[rows] > 0
-        size = fleet.leaf_memory[rows]
-        compute = np.clip(fleet.leaf_compute_free[rows] * usable, 0, WHOLE_COMPUTE_MILLI)
+        free, tenants = fleet.leaf_tenants_free[rows], fleet.leaf_tenants[rows]
+        usable = free > 0
+        compute = fleet.leaf_compute_free[rows] * usable
+        compute = np.minimum(np.maximum(compute, 0), WHOLE_COMPUTE_MILLI)
         compute = compute * CELLS // WHOLE_COMPUTE_MILLI
-        memory = np.clip(fleet.leaf_memory_free[rows] * usable, 0, None)
-        memory = np.where(size > 0, memory * CELLS // np.maximum(size, 1), CELLS * usable)
-        tenants = fleet.leaf_tenants[rows]
-        whole = (fleet.leaf_undivided[rows] > 0) & (tenants > 0)
-        whole &= fleet.leaf_tenants_free[rows] == tenants
+        memory = compute
+        if self._memory_matters:
+            size = fleet.leaf_memory[rows]
+            memory = np.maximum(fleet.leaf_memory_free[rows] * usable, 0)
+            memory = np.where(size > 0, memory * CELLS // np.maximum(size, 1), CELLS * usable)
+        whole = usable & (free == tenants) & (fleet.leaf_undivided[rows] > 0)
         return compute, memory, whole
 
     def _worth(self, kind: IntArray, compute: IntArray, memory: IntArray) -> IntArray:
-        return np.minimum(self._by_compute[kind, compute], self._by_memory[kind, memory])
+        """Return what leaves in these states are worth, with an axis of host prices, last."""
+        if self._memory_matters:
+            return np.minimum(self._by_compute[kind, compute], self._by_memory[kind, memory])
+        return self._by_compute[kind, compute]
 
     def _lost(self, shape: Shape, rows: IndexArray, leaf: IndexArray, kind: IntArray) -> IntArray:
         """Return what leaves lose to a share, [row, host price]."""
@@ -223,9 +235,7 @@ class NodeValues:
         offers = self._values.hosts.cost(
             np.maximum(fleet.cpu_free[rows], 0), np.maximum(fleet.memory_free[rows], 0)
         )
-        for column in range(fleet.width):
-            kind = self._kind[rows, column]
-            offers += self._worth(kind, compute[:, column], memory[:, column])
+        offers += self._worth(self._kind[rows], compute, memory).sum(axis=1)
         free = np.minimum(fleet.whole_free[rows], self._together.shape[1] - 1)
         offers += self._together[self.kind_of_whole[rows], free]
         self.offers[rows] = offers
@@ -277,6 +287,7 @@ class NodeValues:
         width = self._fleet.width
         tables = self._values.of(kind, width)
         self._by_compute = _with(self._by_compute, _padded(tables.by_compute, CELLS + 1))
+        self._memory_matters |= tables.by_memory is not None
         unlimited = np.full_like(self._by_memory[0], np.iinfo(np.int64).max)
         by_memory = unlimited if tables.by_memory is None else tables.by_memory
         self._by_memory = _with(self._by_memory, by_memory)

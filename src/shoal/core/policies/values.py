@@ -227,13 +227,13 @@ def _host_prices(classes: Sequence[ClassPrice]) -> HostPrices:
 
 
 def _steps(lowest: int, first: int, highest: int) -> list[int]:
-    """Return prices from `lowest` to `highest`, each 3/2 of the one before it."""
+    """Return prices from `lowest` to `highest`, each twice the one before it."""
     steps = [lowest]
     price = first
     while price <= highest:
         if price > lowest:
             steps.append(price)
-        price = price * 3 // 2
+        price *= 2
     return steps
 
 
