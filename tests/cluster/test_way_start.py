@@ -105,9 +105,7 @@ def test_devices_that_others_took_are_respected(cluster: Cluster, shoal: Shoal) 
     assert wait_bound(cluster, 1) == {"a": "gpu-0"}
 
 
-def test_an_observed_namespace_is_watched_and_not_touched(
-    cluster: Cluster, shoal: Shoal
-) -> None:
+def test_an_observed_namespace_is_watched_and_not_touched(cluster: Cluster, shoal: Shoal) -> None:
     cluster.api.create(namespace("watched"))
     cluster.api.wait("v1/ServiceAccount", "default", "watched", until=bool)
     cluster.fake_nodes.add("gpu", 1, 2)

@@ -31,7 +31,8 @@ class Shoal:
         known = {"refused_after": 2, "listen": "127.0.0.1:0", "lease_namespace": "default"}
         argv = [SHOAL, "scheduler", "--kubeconfig", str(self.kubeconfig)]
         for key, value in (known | options).items():
-            argv += [f"--{key.replace('_', '-')}", str(value)]
+            name = key.replace("_", "-")
+            argv += [f"--{name}"] + ([] if value is None else [str(value)])
         self.process = cluster.make(name, argv)
         self.url = ""
         self._logged = 0

@@ -1,5 +1,7 @@
 """The way from a gated pod to a bound one, and back, against a small cluster in memory."""
 
+import asyncio
+
 import pytest
 
 from shoal.kubernetes.deadlines import DeadlineOptions
@@ -206,9 +208,7 @@ async def test_k06_a_short_not_ready_moves_nothing(rig: Rig) -> None:
     before = placements(shoal)
     busy = sorted(rig.bound().values())
     away, spare = busy[1], ({"n1", "n2", "n3"} - set(busy)).pop()
-    rig.change(
-        NODES, away, status={"conditions": [{"type": "Ready", "status": "Unknown"}]}
-    )
+    rig.change(NODES, away, status={"conditions": [{"type": "Ready", "status": "Unknown"}]})
     rig.put(PODS, pod("w", 8))
     rig.put(PODS, pod("x", 8))
     await shoal.settle()
@@ -304,7 +304,9 @@ async def test_what_kube_scheduler_refuses_is_taken_back_and_goes_elsewhere(rig:
     rig.put(NODES, node("n2", 1))
     await shoal.settle([(owner, "Job")])
     assert sorted(rig.bound().values()) == ["n1", "n2"]
-    assert any(reason == "StartFailed" and "cannot allocate" in note for _, reason, note in shoal.said)
+    assert any(
+        reason == "StartFailed" and "cannot allocate" in note for _, reason, note in shoal.said
+    )
     # The pod that never ran is no longer counted by its Job when it goes.
     kinds = [write.rpartition(" ")[0] for write in rig.writes]
     assert kinds == ["patch pods", "patch pods", "delete pods", "patch pods"]
@@ -322,7 +324,9 @@ async def test_a_gang_that_is_not_whole_in_time_is_taken_back_whole(rig: Rig) ->
     await shoal.settle([(owner, "Job")])
     assert rig.bound() == {"thief": "n2"}
     assert [s for s in shoal.states().values()] == ["waiting"]
-    assert all(p["spec"].get("schedulingGates") for p in rig.pods() if "train" in p["metadata"]["name"])
+    assert all(
+        p["spec"].get("schedulingGates") for p in rig.pods() if "train" in p["metadata"]["name"]
+    )
     rig.put(NODES, node("n3", 1))
     await shoal.settle([(owner, "Job")])
     assert sorted(rig.bound().values()) == ["n1", "n2", "n3"]
@@ -352,7 +356,8 @@ async def test_a_bare_pod_that_cannot_start_says_so_and_keeps_its_node(rig: Rig)
 async def test_a_bare_pod_with_a_claim_gets_another_device_of_its_node(rig: Rig) -> None:
     dra(rig, "n1", devices=2)
     rig.put(PODS, pod("a", dra=True))
-    shoal = Shoal(rig, options=QUICK)
+    patient = DeadlineOptions(refused_us=50_000, claim_us=50_000)
+    shoal = Shoal(rig, options=SchedulerOptions(tick_s=0.0, deadlines=patient))
     await shoal.step()
     claim = rig.get(RESOURCE_CLAIMS, "a.shoal.dev", "ns")
     pinned = claim["spec"]["devices"]["requests"][0]["exactly"]["selectors"][0]["cel"]
@@ -370,7 +375,11 @@ async def test_a_bare_pod_with_a_claim_gets_another_device_of_its_node(rig: Rig)
     }
     rig.put(RESOURCE_CLAIMS, theirs)
     await shoal.settle()
+    assert rig.bound() == {}
+    await asyncio.sleep(0.06)
+    await shoal.settle()
     assert rig.bound() == {"a": "n1"}
+    assert f"GPU-n1-{1 - taken}" in rig.get(PODS, "a", "ns")["metadata"]["annotations"][PLAN]
     held = rig.get(RESOURCE_CLAIMS, "a.shoal.dev", "ns")["status"]["allocation"]
     assert held["devices"]["results"][0]["device"] == f"n1-gpu-{1 - taken}"
     assert shoal.held("n1") == 2
@@ -412,7 +421,7 @@ async def test_k07_a_quota_without_room_is_an_obstacle_with_a_name(rig: Rig) -> 
         "allowed": 4,
     }
     # Variant A: the quota says there is room, and refuses the claim all the same.
-    rig.claim_refusal = 'claims is forbidden: exceeded quota: team, requested: devices=1'
+    rig.claim_refusal = "claims is forbidden: exceeded quota: team, requested: devices=1"
     rig.change(RESOURCE_QUOTAS, "team", "ns", status={"used": {resource: "2"}})
     await shoal.settle()
     assert not any("patch" in write for write in rig.writes)

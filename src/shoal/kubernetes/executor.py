@@ -26,6 +26,7 @@ from shoal.kubernetes.client import Client, JsonObject
 from shoal.kubernetes.errors import (
     AlreadyExistsError,
     ConflictError,
+    DisruptionBlockedError,
     KubernetesError,
     NotFoundError,
     QuotaExceededError,
@@ -187,9 +188,15 @@ class KubernetesExecutor:
 
     async def _one(self, flight: Flight, number: int) -> None:
         """The claim and the patch of one pod; what cannot be done fails the start."""
+        pod = self._pod_in(flight, number)
         try:
-            await self._claims(flight, number)
-            await self._release(flight, number)
+            if pod is not None and not pod.spec.scheduling_gates:
+                # It is bound as soon as its claim is there, so its plan is noted before.
+                await self._release(flight, number)
+                await self._claims(flight, number)
+            else:
+                await self._claims(flight, number)
+                await self._release(flight, number)
         except QuotaExceededError as refused:
             if len(flight.seats) == 1:
                 self._refused_by_quota(flight, refused)
@@ -369,17 +376,20 @@ class KubernetesExecutor:
         ran, its Job does not count it. A pod without one keeps its node: on the DRA channel its
         claim goes, and another device of the node is planned.
         """
-        for _ in range(MOST_TRIES):
+        while True:
             pod = self._source.pods.get(uid)
             stage = self._source.truth.stage(pod)
-            if pod is None or stage not in (Stage.RELEASED, Stage.BOUND):
+            if pod is None or stage not in (Stage.RELEASED, Stage.BOUND) or pod.is_terminating:
                 return
             if pod.metadata.controller is None:
                 await self._take_back_bare(pod, stage)
                 return
-            if await self._delete_pod(pod):
-                return
-            await asyncio.sleep(0.1)
+            try:
+                if await self._delete_pod(pod):
+                    return
+            except DisruptionBlockedError as blocked:
+                _log.info("a disruption budget keeps a pod", pod=uid, why=str(blocked))
+            await asyncio.sleep(PAUSE_S)
 
     async def _take_back_bare(self, pod: Pod, stage: Stage) -> None:
         if stage is Stage.BOUND or self._source.ask(pod).claimed is None:
@@ -392,17 +402,21 @@ class KubernetesExecutor:
         self._source.look_at(pod.uid)
 
     async def _delete_pod(self, pod: Pod) -> bool:
-        """Delete a pod as it is known; False where it has changed in the meantime."""
-        if _ran(pod):
-            await self._evict(pod)
-            return True
-        known = pod
+        """Delete a pod as it is known, uncounted by its Job; False where it changed meanwhile."""
         meta = pod.metadata
+        known = pod
         try:
-            if TRACKING in pod.metadata.finalizers:
+            if TRACKING in meta.finalizers:
                 known = await self._write(
-                    lambda: self._client.patch(PODS, meta.name, untracked_patch(pod), meta.namespace)
+                    lambda: self._client.patch(
+                        PODS, meta.name, untracked_patch(pod), meta.namespace
+                    )
                 )
+            if _ran(known):
+                await self._write(
+                    lambda: self._client.evict(meta.name, meta.namespace, uid=pod.uid)
+                )
+                return True
             version = known.metadata.resource_version
             await self._write(
                 lambda: self._client.delete(
@@ -421,15 +435,6 @@ class KubernetesExecutor:
         found = await self._look(pod)
         if found is not None and _is_uncounted(found):
             await self._patch(found, tracked_patch(found))
-
-    async def _evict(self, pod: Pod) -> None:
-        meta = pod.metadata
-        try:
-            await self._write(
-                lambda: self._client.evict(meta.name, meta.namespace, uid=pod.uid)
-            )
-        except (ConflictError, NotFoundError):
-            return
 
     # Writing ----------------------------------------------------------------------------------
 

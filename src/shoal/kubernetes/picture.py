@@ -178,7 +178,9 @@ class Picture:
                 device.accelerator,
                 sum(leaf.memory_mib for leaf in device.leaves),
                 tuple(
-                    sorted(who for leaf in device.leaves for who in holders.get((name, leaf.name), ()))
+                    sorted(
+                        who for leaf in device.leaves for who in holders.get((name, leaf.name), ())
+                    )
                 ),
             )
             for name, inventory in sorted(self.source.fleet.inventories.items())

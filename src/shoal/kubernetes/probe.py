@@ -27,9 +27,7 @@ PAUSE_S = 0.25
 
 
 @asynccontextmanager
-async def served(
-    scheduler: Scheduler, client: Client, host: str, port: int
-) -> AsyncIterator[int]:
+async def served(scheduler: Scheduler, client: Client, host: str, port: int) -> AsyncIterator[int]:
     """Serve while the context lasts; yields the port, which is chosen where 0 was asked for."""
     registry = CollectorRegistry()
     registry.register(SchedulerMetrics(scheduler, client.transport))

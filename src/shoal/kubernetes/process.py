@@ -91,8 +91,9 @@ async def run(
             options=options.scheduler,
         )
         wake = scheduler.wake
-        async with served(scheduler, client, options.host, options.port) as port, _standing(
-            lease, elects=options.elects
+        async with (
+            served(scheduler, client, options.host, options.port) as port,
+            _standing(lease, elects=options.elects),
         ):
             _log.info("serving", host=options.host, port=port, holder=holder)
             working = asyncio.create_task(scheduler.run(), name="scheduler")

@@ -322,9 +322,7 @@ class Source:
         mine = note.workload.startswith(f"{owner_uid(pod)}/")
         return mine and note.start not in self._retracted and pod.uid not in self.replans
 
-    def _as_it_is(
-        self, uid: str, pod: Pod | None, stage: Stage, now_us: int
-    ) -> Iterator[ev.Event]:
+    def _as_it_is(self, uid: str, pod: Pod | None, stage: Stage, now_us: int) -> Iterator[ev.Event]:
         """Take a pod that is no part of a start as it is."""
         name = f"pod/{uid}"
         entry = self.world.entries.get(name)
@@ -446,9 +444,7 @@ class Source:
 
     # Seats ------------------------------------------------------------------------------------
 
-    def _seated(
-        self, uid: str, pod: Pod | None, stage: Stage, now_us: int
-    ) -> Iterator[ev.Event]:
+    def _seated(self, uid: str, pod: Pod | None, stage: Stage, now_us: int) -> Iterator[ev.Event]:
         """Bring the seat of a pod up to date with what became of the pod."""
         workload, number = self._seats[uid]
         flight = self.flights[workload]
@@ -469,21 +465,21 @@ class Source:
             if entry is not None and number not in entry.started:
                 yield ev.PodStarted(now_us, workload, number)
 
-    def _resettle(
-        self, flight: Flight, number: int, pod: Pod, now_us: int
-    ) -> Iterator[ev.Event]:
-        """Give a bound pod other leaves where its node no longer counts those it was given."""
-        seat = flight.seats[number]
-        if pod.spec.resource_claims or not seat.placement.leaves:
-            return
-        listed = self.fleet.leaves_on(seat.placement.node)
-        if not listed or all(leaf in listed for leaf in seat.placement.leaves):
-            return
-        leaves = self.settled_leaves(
-            seat.placement.node, self.ask(pod), seat.placement.leaves, None
-        )
-        if leaves != seat.placement.leaves:
-            seat.placement = Placement(number, seat.placement.node, leaves)
+    def _resettle(self, flight: Flight, number: int, pod: Pod, now_us: int) -> Iterator[ev.Event]:
+        """Book what a bound pod really has: its claim's devices, or devices that its node counts."""
+        place = flight.seats[number].placement
+        if pod.spec.resource_claims:
+            mine = [c for c in self.truth.claims_of(pod) if self._books(c) == pod.uid]
+            leaves = tuple(leaf for claim in mine for leaf in self.fleet.leaves_of(claim))
+            if not leaves or set(leaves) == set(place.leaves):
+                return
+        else:
+            listed = self.fleet.leaves_on(place.node)
+            if not listed or all(leaf in listed for leaf in place.leaves):
+                return
+            leaves = self.settled_leaves(place.node, self.ask(pod), place.leaves, None)
+        if leaves != place.leaves:
+            flight.seats[number].placement = Placement(number, place.node, leaves)
             yield from self._restore(flight, now_us)
 
     def _vacate(
@@ -748,9 +744,7 @@ class Source:
         if pod.uid in self._seats:
             yield from self._seated(pod.uid, pod, self.truth.stage(pod), now_us)
 
-    def _rebuilt_workload(
-        self, note: PlanNote, owner: str, plans: dict[int, PodPlan]
-    ) -> Workload:
+    def _rebuilt_workload(self, note: PlanNote, owner: str, plans: dict[int, PodPlan]) -> Workload:
         pods = {n: self.pods[plan.uid] for n, plan in plans.items() if plan.uid in self.pods}
         first = pods[min(pods)]
         asks, last = [], self.ask(first)
