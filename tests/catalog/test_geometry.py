@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from shoal.catalog.accelerators import Accelerator
 from shoal.catalog.catalog import Catalog
-from shoal.catalog.geometry import Geometry, Instance, Kind
+from shoal.catalog.geometry import Geometry, Instance, Kind, Shape
 from shoal.catalog.load import load_catalog
 from shoal.catalog.versions import Version
 
@@ -346,7 +346,17 @@ def test_ascend_310p_has_four_groups_of_two_cores() -> None:
     assert geometry.most(geometry.shape("vir04")) == 1
     assert geometry.plan(["vir04", "vir02", "vir01"]) is not None
     assert geometry.plan(["vir04", "vir04"]) is None
+    assert geometry.plan(["vir01"] * 7) == (Instance("vir01"),) * 7
     assert geometry.plan(["vir02"] * 3 + ["vir01"] * 2) is None
+
+
+def test_either_axis_bounds_how_many_fit() -> None:
+    shapes = (Shape("wide", compute=4, memory=1), Shape("deep", compute=1, memory=3))
+    geometry = Geometry("own", Kind.COUNTED, compute=9, memory=8, shapes=shapes)
+    assert [geometry.most(shape) for shape in shapes] == [2, 2]
+    assert geometry.plan(["wide", "deep", "deep"]) is not None
+    assert geometry.plan(["wide", "wide", "deep"]) is not None
+    assert geometry.plan(["wide", "wide", "deep", "deep"]) is None
 
 
 def test_charges_of_a_full_layout_are_a_device() -> None:

@@ -134,6 +134,8 @@ def test_trap_8_too_many_replicas_are_refused(catalog: Catalog) -> None:
     where = site(nvidia_device_plugin=plugin(sharing="mps", replicas="17"))
     answer = by(catalog, "nvidia-plugin-mps", "V100-SXM2-32GB", where)
     assert "17 replicas are more than the 16 clients that it allows" in answer.obstacles
+    where = site(nvidia_device_plugin=plugin(sharing="mps", replicas="16"))
+    assert by(catalog, "nvidia-plugin-mps", "V100-SXM2-32GB", where).obstacles == ()
 
 
 def test_trap_8_shares_are_rounded_down(catalog: Catalog) -> None:

@@ -21,6 +21,7 @@ def test_versions_compare_by_their_numbers(left: list[int], right: list[int]) ->
         ("v1.36.2-gke.1", "1.36.2"),
         ("550.90.07", "550.90.7"),
         ("13.0", "13"),
+        ("0.0", "0"),
         ("6.8.0-38-generic", "6.8"),
         ("1.7.20~ds1", "1.7.20"),
         ("2.0.0+build", "2"),
