@@ -34,7 +34,7 @@ def place(
     """
     checkpoint = fleet.journal.checkpoint()
     placements: list[Placement] = []
-    for index in _hardest_first(shapes):
+    for index in hardest_first(shapes):
         pod_set, shape = workload.pod_sets[index], shapes[index]
         number = sum(s.count for s in workload.pod_sets[:index])
         for pod in range(number, number + pod_set.count):
@@ -70,7 +70,8 @@ def _no_place(
     return NoPlace(verdict, pods - placed if len(workload.pod_sets) == 1 else 1)
 
 
-def _hardest_first(shapes: tuple[Shape, ...]) -> list[int]:
+def hardest_first(shapes: tuple[Shape, ...]) -> list[int]:
+    """Return the numbers of pod sets, given by their shapes, in the order of placing."""
     if len(shapes) == 1:
         return [0]
 

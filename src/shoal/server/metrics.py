@@ -1,0 +1,82 @@
+"""Prometheus' text, read from the replica and the loop's own numbers when it is asked for."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from shoal.loop.metrics import SECONDS, Histogram
+from shoal.server.standing import Standing
+from shoal.server.views import count_accelerators, present_nodes
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def metrics_text(standing: Standing) -> bytes:
+    """All metrics of a platform."""
+    registry = CollectorRegistry()
+    registry.register(_Platform(standing))
+    return generate_latest(registry)
+
+
+class _Platform(Collector):
+    def __init__(self, standing: Standing) -> None:
+        self._standing = standing
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every metric."""
+        loop = self._standing.doors.metrics
+        yield _counter("shoal_events", "Events taken in.", "kind", loop.events)
+        yield _counter("shoal_decisions", "Decisions taken.", "kind", loop.decisions)
+        yield _histogram("shoal_cycle_seconds", "Duration of a cycle.", loop.cycles)
+        yield _histogram("shoal_answer_seconds", "From asking to the answer.", loop.answers)
+        yield GaugeMetricFamily(
+            "shoal_lag_seconds", "How late the oldest event was decided upon.", value=loop.lag_s
+        )
+        yield GaugeMetricFamily("shoal_asking", "Questions that wait.", value=loop.asking)
+        yield from self._world()
+
+    def _world(self) -> Iterator[Metric]:
+        workloads = GaugeMetricFamily("shoal_workloads", "Workloads.", labels=["state"])
+        devices = GaugeMetricFamily("shoal_devices", "Devices.", labels=["accelerator", "state"])
+        with self._standing.reading() as look:
+            states = Counter(entry.state.value for entry in look.world.entries.values())
+            counts = count_accelerators(look, present_nodes(look))
+            acts = look.story.acts
+        for state in ("waiting", "starting", "running"):
+            workloads.add_metric([state], states[state])
+        for each in counts:
+            held = each.healthy - each.free
+            for state, value in (
+                ("free", each.free),
+                ("held", held),
+                ("lost", each.devices - each.healthy),
+            ):
+                devices.add_metric([each.accelerator, state], value)
+        yield workloads
+        yield devices
+        yield GaugeMetricFamily("shoal_acting", "1 while Shoal decides.", value=int(acts))
+
+
+def _counter(name: str, said: str, label: str, values: Counter[str]) -> CounterMetricFamily:
+    family = CounterMetricFamily(name, said, labels=[label])
+    for key, value in sorted(values.items()):
+        family.add_metric([key], value)
+    return family
+
+
+def _histogram(name: str, said: str, found: Histogram) -> HistogramMetricFamily:
+    family = HistogramMetricFamily(name, said)
+    total, buckets = 0, []
+    for bound, count in zip((*map(str, SECONDS), "+Inf"), found.counts, strict=True):
+        total += count
+        buckets.append((bound, total))
+    family.add_metric([], buckets=buckets, sum_value=found.sum_s)
+    return family

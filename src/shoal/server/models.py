@@ -1,0 +1,365 @@
+"""What the API sends and takes. Names carry their units; times are RFC 3339 in UTC."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from shoal.model.modes import Mode
+from shoal.model.workload import WorkloadType
+
+
+class Model(BaseModel):
+    """Base of everything: no unknown field, no value of another type."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class PodSetView(Model):
+    """Equal pods of a workload and what each of them asks for."""
+
+    name: str
+    count: int
+    devices: int
+    whole: bool
+    memory_mib: int
+    compute_percent: float
+    accelerators: list[str]
+    cpu_milli: int
+    host_memory_mib: int
+
+
+class PlacementView(Model):
+    """Where one pod is, or is planned."""
+
+    pod: int
+    node: str
+    leaves: list[str]
+
+
+class WaitView(Model):
+    """Why a workload waits, in short."""
+
+    stage: str
+    reason: str
+    text: str
+
+
+class WorkloadView(Model):
+    """One workload. `position` counts from 1 among those that wait in its queue."""
+
+    id: str
+    uid: str
+    namespace: str
+    name: str
+    queue: str
+    type: str
+    priority: int
+    state: str
+    outcome: str | None
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    position: int | None
+    waiting_in_queue: int | None
+    pods: int
+    devices: int
+    pod_sets: list[PodSetView]
+    placements: list[PlacementView]
+    wait: WaitView | None
+
+
+class MomentView(Model):
+    """Something that happened to a workload."""
+
+    at: datetime
+    step: str
+    text: str
+
+
+class ObstacleView(Model):
+    """So many nodes failed this test and none before it."""
+
+    reason: str
+    nodes: int
+    text: str
+
+
+class CandidateView(Model):
+    """A node that comes near, and what it lacks: `free` and `needed` by what is counted."""
+
+    node: str
+    free: dict[str, int]
+    needed: dict[str, int]
+    short_of: list[str]
+
+
+class HolderView(Model):
+    """A workload that holds devices which the one that waits could use."""
+
+    id: str
+    namespace: str
+    name: str
+    queue: str
+    type: str
+    devices: float
+    nodes: list[str]
+    started_at: datetime | None
+
+
+class ExplanationView(Model):
+    """Why a workload waits, where it runs, or how it ended, at one moment.
+
+    `obstacles` count every node once that has no room for the pod which finds none; `fitting_nodes`
+    have room for one. `candidates` are the nearest nodes; `holders` hold devices on
+    nodes where it may run, the largest first, and `more_holders` counts those left out.
+    """
+
+    workload: WorkloadView
+    as_of: datetime
+    summary: str
+    placed_pods: int | None
+    fitting_nodes: int | None
+    obstacles: list[ObstacleView]
+    candidates: list[CandidateView]
+    holders: list[HolderView]
+    more_holders: int
+    wakes: list[str]
+    moments: list[MomentView]
+
+
+class QuotaView(Model):
+    """Devices of one accelerator or group; `used` counts shares by what they are charged."""
+
+    accelerator: str
+    used: float
+    guarantee: int | None
+    limit: int | None
+    borrowed: float
+
+
+class QueueView(Model):
+    """One queue of the tree; `written` is false where only workloads name it."""
+
+    name: str
+    parent: str | None
+    path: list[str]
+    written: bool
+    leaf: bool
+    weight: int
+    types: list[str]
+    quotas: list[QuotaView]
+    used_devices: float
+    running: int
+    waiting: int
+    waiting_devices: int
+
+
+class AcceleratorCount(Model):
+    """Devices of one accelerator: all, in working order, of these wholly free."""
+
+    accelerator: str
+    devices: int
+    healthy: int
+    free: int
+
+
+class PoolView(Model):
+    """One pool; `written` is false for the rest of the nodes, which are in no pool."""
+
+    name: str
+    written: bool
+    types: list[str]
+    modes: list[str]
+    placement: str | None
+    levels: list[str]
+    nodes: int
+    accelerators: list[AcceleratorCount]
+
+
+class NodeView(Model):
+    """One node. `pools` has one name; none where no pool chooses it, several are a mistake."""
+
+    name: str
+    pools: list[str]
+    state: str
+    accelerators: list[AcceleratorCount]
+    cpu_milli: int
+    cpu_free_milli: int
+    memory_mib: int
+    memory_free_mib: int
+    pods: int
+    labels: dict[str, str]
+    taints: list[str]
+
+
+class LeafHolderView(Model):
+    """A pod that holds a leaf."""
+
+    id: str
+    namespace: str
+    name: str
+    pod: int
+
+
+class LeafView(Model):
+    """What can be allocated of a device."""
+
+    name: str
+    memory_mib: int
+    compute_percent: float
+    tenants: int
+    sharing: str
+    cap: str
+    memory_free_mib: int
+    compute_free_percent: float
+    held_by: list[LeafHolderView]
+
+
+class DeviceView(Model):
+    """One device, with its leaves."""
+
+    node: str
+    name: str
+    accelerator: str
+    state: str
+    memory_mib: int
+    leaves: list[LeafView]
+
+
+class WorkloadName(Model):
+    """Which workload."""
+
+    id: str
+    namespace: str
+    name: str
+
+
+class DecisionView(Model):
+    """A decision. `id` is its place in the stream; ask for what came after it."""
+
+    id: int
+    at: datetime
+    kind: str
+    key: str
+    workloads: list[WorkloadName]
+    workload_count: int
+    reason: str
+    text: str
+    placements: list[PlacementView]
+
+
+class StatusView(Model):
+    """How the platform is."""
+
+    version: str
+    now: datetime
+    as_of: datetime
+    lag_ms: int
+    acting: bool
+    policy: str
+    nodes: int
+    devices: int
+    healthy_devices: int
+    free_devices: int
+    waiting: int
+    starting: int
+    running: int
+    decisions: int
+    events: int
+
+
+class ActingView(Model):
+    """Whether Shoal decides."""
+
+    acting: bool
+
+
+class Page(Model):
+    """What all pages have: where the next one begins, if there is one."""
+
+    next: str | None
+
+
+class WorkloadPage(Page):
+    """Workloads."""
+
+    items: list[WorkloadView]
+
+
+class QueuePage(Page):
+    """Queues."""
+
+    items: list[QueueView]
+
+
+class PoolPage(Page):
+    """Pools."""
+
+    items: list[PoolView]
+
+
+class NodePage(Page):
+    """Nodes."""
+
+    items: list[NodeView]
+
+
+class DevicePage(Page):
+    """Devices."""
+
+    items: list[DeviceView]
+
+
+class DecisionPage(Page):
+    """Decisions."""
+
+    items: list[DecisionView]
+
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$", max_length=253)]
+
+
+class Submission(Model):
+    """Manifests to take in, all or none. With `dry_run` they are only judged."""
+
+    manifests: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=1000)]
+    namespace: Name = "default"
+    queue: Name | None = None
+    dry_run: bool = False
+
+
+class Submitted(Model):
+    """What became of a submission; `hints` are sentences that a person should read."""
+
+    workloads: list[WorkloadName]
+    hints: list[str]
+
+
+class Cancelled(Model):
+    """What was ended."""
+
+    workloads: list[WorkloadName]
+
+
+class ProblemPart(Model):
+    """One thing that is wrong: which document of the submission (from 1), and which field."""
+
+    document: int | None = None
+    field: str = ""
+    message: str
+
+
+class Problem(Model):
+    """What went wrong (RFC 9457, application/problem+json)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: list[ProblemPart] = Field(default_factory=list)
+
+
+def words(values: tuple[WorkloadType, ...] | tuple[Mode, ...]) -> list[str]:
+    """The words of enumerated values."""
+    return [str(each) for each in values]

@@ -1,0 +1,137 @@
+"""Queues as the API sends them: what is granted, used, borrowed and waited for.
+
+"Borrowed" is use above what a queue is guaranteed. Shares of devices count by what they are
+charged, and what one queue has on one device never counts more than the device.
+"""
+
+from collections import Counter, defaultdict
+
+from shoal.core.world import State
+from shoal.model.fractions import UNIT
+from shoal.model.queue import Queue, QueueTree, Quota, total
+from shoal.server.models import QueueView, QuotaView, words
+from shoal.server.standing import Look, devices_of
+
+GONE = "unknown"
+"""The accelerator of a device whose node is gone."""
+
+
+class _Use:
+    """What the work in each queue uses, with all that is below it."""
+
+    def __init__(self, look: Look) -> None:
+        tree = look.standing.written.tree
+        on_device: dict[tuple[str, str, str], int] = defaultdict(int)
+        self.running: Counter[str] = Counter()
+        self.waiting: Counter[str] = Counter()
+        self.waiting_devices: Counter[str] = Counter()
+        self.named: dict[str, None] = {}
+        for entry in look.world.entries.values():
+            queue = entry.workload.queue
+            self.named[queue] = None
+            for above in tree.path(queue):
+                if entry.state is State.WAITING:
+                    self.waiting[above] += 1
+                    self.waiting_devices[above] += devices_of(entry.workload)
+                else:
+                    self.running[above] += 1
+                    for pod, placement in entry.held.items():
+                        for leaf in placement.leaves:
+                            place = look.places.get(leaf)
+                            device = place.device.name if place else leaf
+                            accelerator = place.device.accelerator if place else GONE
+                            on_device[above, accelerator, device] += look.units(entry, pod, leaf)
+        self.units: dict[str, Counter[str]] = defaultdict(Counter)
+        for (queue, accelerator, _), units in on_device.items():
+            self.units[queue][accelerator] += min(units, UNIT)
+
+
+def queue_views(look: Look) -> list[QueueView]:
+    """All queues: the tree from the root down, then those that only workloads name."""
+    tree = look.standing.written.tree
+    use = _Use(look)
+    leaves = {queue.name for queue in tree.leaves()}
+    views = [
+        _view(look, use, queue, written=True, leaf=queue.name in leaves)
+        for queue in _down(tree, "")
+    ]
+    unwritten = sorted(name for name in use.named if tree.get(name) is None)
+    views += [_view(look, use, Queue(name), written=False, leaf=True) for name in unwritten]
+    return views
+
+
+def _down(tree: QueueTree, name: str) -> list[Queue]:
+    """The queues below a name, each followed by those below it."""
+    below: list[Queue] = []
+    for queue in tree.children(name):
+        below += [queue, *_down(tree, queue.name)]
+    return below
+
+
+def _view(look: Look, use: _Use, queue: Queue, *, written: bool, leaf: bool) -> QueueView:
+    tree = look.standing.written.tree
+    units = use.units[queue.name]
+    return QueueView(
+        name=queue.name,
+        parent=queue.parent or None,
+        path=list(tree.path(queue.name)),
+        written=written,
+        leaf=leaf,
+        weight=queue.weight,
+        types=words(queue.types) if written else [],
+        quotas=_quotas(look, queue, units, _guaranteed(tree, queue) if written else None),
+        used_devices=_devices(sum(units.values())),
+        running=use.running[queue.name],
+        waiting=use.waiting[queue.name],
+        waiting_devices=use.waiting_devices[queue.name],
+    )
+
+
+def _guaranteed(tree: QueueTree, queue: Queue) -> Quota:
+    if queue.guarantee is not None:
+        return queue.guarantee
+    below = (_guaranteed(tree, child) for child in tree.children(queue.name))
+    return tuple(sorted(total(below).items()))
+
+
+def _quotas(
+    look: Look, queue: Queue, units: Counter[str], guaranteed: Quota | None
+) -> list[QuotaView]:
+    """What is granted and used, by the words of the grants and then by what no grant covers."""
+    names = look.standing.names
+    guarantee, limit = dict(guaranteed or ()), dict(queue.limit)
+    grants = sorted({*guarantee, *limit})
+    views: list[QuotaView] = []
+    covered: set[str] = set()
+    for word in grants:
+        within = names.get(word, frozenset({word})) | {word}
+        covered |= within
+        used = sum(units[each] for each in within)
+        promised = guarantee.get(word)
+        views.append(
+            QuotaView(
+                accelerator=word,
+                used=_devices(used),
+                guarantee=promised,
+                limit=limit.get(word),
+                borrowed=_devices(max(0, used - (promised or 0) * UNIT)),
+            )
+        )
+    for word in sorted(each for each in units if each not in covered and units[each]):
+        used = units[word]
+        borrowed = 0 if guaranteed is None else used
+        views.append(
+            QuotaView(
+                accelerator=word,
+                used=_devices(used),
+                guarantee=None if guaranteed is None else 0,
+                limit=None,
+                borrowed=_devices(borrowed),
+            )
+        )
+    return views
+
+
+def _devices(units: int) -> float:
+    """Units as devices, to the hundredth."""
+    return round(units / UNIT, 2)

@@ -1,0 +1,64 @@
+"""A server on a Unix socket of the user, in a thread beside the platform."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+from time import monotonic, sleep
+from typing import Final
+
+import uvicorn
+
+from shoal.server.address import AddressError, bind
+from shoal.server.app import make_app
+from shoal.server.standing import Standing
+
+BEGIN_S: Final = 30.0
+END_S: Final = 3
+
+
+class _Server(uvicorn.Server):
+    """Signals are for the process to handle, not for one of its parts."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals alone."""
+        yield
+
+
+@contextmanager
+def serving(standing: Standing, path: Path) -> Iterator[Path]:
+    """Serve the API on a socket while the context lasts. Raises `AddressError`."""
+    listening = bind(path)
+    config = uvicorn.Config(
+        make_app(standing),
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=END_S,
+        limit_concurrency=512,
+    )
+    server = _Server(config)
+    thread = Thread(target=_run, args=(server, listening), name="shoal-server", daemon=True)
+    thread.start()
+    try:
+        until = monotonic() + BEGIN_S
+        while not server.started:
+            if not thread.is_alive() or monotonic() > until:
+                raise AddressError(f"the server on {path} did not start")
+            sleep(0.01)
+        yield path
+    finally:
+        server.should_exit = True
+        thread.join(2 * END_S)
+        listening.close()
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+
+
+def _run(server: _Server, listening: socket.socket) -> None:
+    asyncio.run(server.serve(sockets=[listening]))

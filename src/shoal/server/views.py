@@ -1,0 +1,313 @@
+"""From the replica to what the API sends: workloads, queues, pools, nodes, devices, decisions."""
+
+from collections.abc import Iterable, Sequence
+
+from shoal.core.decisions import Retract, Start, Wait
+from shoal.core.world import State
+from shoal.loop.story import Life, Noted
+from shoal.model.modes import Cap
+from shoal.model.node import Device, Leaf, Node
+from shoal.model.pool import Pool, pools_of_node
+from shoal.model.workload import Placement, PodSet
+from shoal.server.models import (
+    AcceleratorCount,
+    DecisionView,
+    DeviceView,
+    LeafHolderView,
+    LeafView,
+    NodeView,
+    PlacementView,
+    PodSetView,
+    PoolView,
+    StatusView,
+    WaitView,
+    WorkloadName,
+    WorkloadView,
+    words,
+)
+from shoal.server.standing import Look, devices_of, id_of, moment, moment_or_none, pods_of
+from shoal.texts.answers import answer_text, nodes_text
+from shoal.texts.verdicts import reason_label
+
+
+def workload_view(look: Look, life: Life) -> WorkloadView:
+    """One workload."""
+    workload = life.workload
+    state = look.state(life)
+    waits = state == State.WAITING.value
+    order = look.order(workload.queue) if waits else {}
+    return WorkloadView(
+        id=id_of(workload.uid),
+        uid=workload.uid,
+        namespace=workload.namespace,
+        name=workload.name,
+        queue=workload.queue,
+        type=workload.type.value,
+        priority=workload.priority,
+        state=state,
+        outcome=life.outcome.value if life.outcome else None,
+        created_at=moment(workload.created_us or life.submitted_us),
+        started_at=moment_or_none(life.started_us),
+        ended_at=moment_or_none(life.ended_us),
+        position=order.get(workload.uid),
+        waiting_in_queue=len(order) if waits else None,
+        pods=pods_of(workload),
+        devices=devices_of(workload),
+        pod_sets=[_pod_set(each) for each in workload.pod_sets],
+        placements=[placement_view(each) for each in life.placements],
+        wait=_wait(look, life) if waits else None,
+    )
+
+
+def _pod_set(pod_set: PodSet) -> PodSetView:
+    request = pod_set.request
+    devices = request.devices
+    return PodSetView(
+        name=pod_set.name,
+        count=pod_set.count,
+        devices=devices.count,
+        whole=devices.whole,
+        memory_mib=devices.memory_mib,
+        compute_percent=devices.compute_milli / 10,
+        accelerators=list(devices.accelerators),
+        cpu_milli=request.cpu_milli,
+        host_memory_mib=request.memory_mib,
+    )
+
+
+def placement_view(placement: Placement) -> PlacementView:
+    """Where a pod is."""
+    return PlacementView(pod=placement.pod, node=placement.node, leaves=list(placement.leaves))
+
+
+def _wait(look: Look, life: Life) -> WaitView | None:
+    entry = look.world.entries.get(life.workload.uid)
+    verdict = entry.group.verdict if entry is not None and entry.group is not None else None
+    if verdict is None:
+        return None
+    stage, reason = verdict.cause
+    return WaitView(
+        stage=stage.value, reason=reason.value, text=reason_label(reason, look.language)
+    )
+
+
+def workload_name(look: Look, uid: str) -> WorkloadName:
+    """Which workload is meant; its uid serves as a name where it is forgotten."""
+    life = look.story.life(uid)
+    if life is None:
+        return WorkloadName(id=id_of(uid), namespace="", name=uid)
+    return WorkloadName(id=id_of(uid), namespace=life.workload.namespace, name=life.workload.name)
+
+
+# Fleet ----------------------------------------------------------------------------------------
+
+
+def present_nodes(look: Look) -> list[Node]:
+    """The nodes that are there, by name."""
+    return sorted(
+        (each for each in look.world.fleet.nodes if each is not None), key=lambda n: n.name
+    )
+
+
+def count_accelerators(look: Look, nodes: Iterable[Node]) -> list[AcceleratorCount]:
+    """Count the devices of some nodes by accelerator."""
+    counts: dict[str, list[int]] = {}
+    for node in nodes:
+        for device in node.devices:
+            count = counts.setdefault(device.accelerator, [0, 0, 0])
+            well = not look.lost(node.name, device.name)
+            count[0] += 1
+            count[1] += well
+            count[2] += well and not _is_held(look, device)
+    return [
+        AcceleratorCount(accelerator=name, devices=n, healthy=healthy, free=free)
+        for name, (n, healthy, free) in sorted(counts.items())
+    ]
+
+
+def _is_held(look: Look, device: Device) -> bool:
+    return any(look.holders.get(leaf.name) for leaf in device.leaves)
+
+
+def node_view(look: Look, node: Node, pools: Sequence[Pool]) -> NodeView:
+    """One node."""
+    fleet = look.world.fleet
+    row = fleet.row_of[node.name]
+    return NodeView(
+        name=node.name,
+        pools=list(pools_of_node(pools, node.labels)),
+        state="cordoned" if node.cordoned else "ready",
+        accelerators=count_accelerators(look, [node]),
+        cpu_milli=node.cpu_milli,
+        cpu_free_milli=int(fleet.cpu_free[row]),
+        memory_mib=node.memory_mib,
+        memory_free_mib=int(fleet.memory_free[row]),
+        pods=node.pods - int(fleet.pods_free[row]),
+        labels=dict(sorted(node.labels.items())),
+        taints=[_taint(each.key, each.value, each.effect.value) for each in node.taints],
+    )
+
+
+def _taint(key: str, value: str, effect: str) -> str:
+    return f"{key}={value}:{effect}" if value else f"{key}:{effect}"
+
+
+def device_view(look: Look, node: Node, device: Device) -> DeviceView:
+    """One device with its leaves."""
+    leaves = [_leaf(look, node, leaf) for leaf in device.leaves]
+    held = any(leaf.held_by for leaf in leaves)
+    state = "lost" if look.lost(node.name, device.name) else "held" if held else "free"
+    return DeviceView(
+        node=node.name,
+        name=device.name,
+        accelerator=device.accelerator,
+        state=state,
+        memory_mib=sum(leaf.memory_mib for leaf in device.leaves),
+        leaves=leaves,
+    )
+
+
+def _leaf(look: Look, node: Node, leaf: Leaf) -> LeafView:
+    fleet = look.world.fleet
+    row = fleet.row_of[node.name]
+    at = row, fleet.leaves[row].index(leaf.name)
+    holders = [
+        LeafHolderView(
+            id=id_of(entry.workload.uid),
+            namespace=entry.workload.namespace,
+            name=entry.workload.name,
+            pod=pod,
+        )
+        for entry, pod in look.holders.get(leaf.name, ())
+    ]
+    return LeafView(
+        name=leaf.name,
+        memory_mib=leaf.memory_mib,
+        compute_percent=leaf.compute_milli / 10,
+        tenants=leaf.tenants,
+        sharing=leaf.sharing.word,
+        cap=leaf.cap.word if leaf.cap is not Cap.NONE else "none",
+        memory_free_mib=max(0, int(fleet.leaf_memory_free[at])),
+        compute_free_percent=max(0, int(fleet.leaf_compute_free[at])) / 10,
+        held_by=sorted(holders, key=lambda each: (each.namespace, each.name, each.pod)),
+    )
+
+
+REST = "no pool"
+"""The name under which nodes are shown that no pool chooses."""
+
+
+def pool_views(look: Look) -> list[PoolView]:
+    """The pools, and the rest of the nodes if there are any."""
+    pools = look.standing.written.pools
+    nodes = present_nodes(look)
+    views = [
+        PoolView(
+            name=pool.name,
+            written=True,
+            types=words(pool.types),
+            modes=words(pool.modes),
+            placement=pool.placement.value,
+            levels=list(pool.levels),
+            nodes=len(own := [node for node in nodes if pool.nodes.matches(node.labels)]),
+            accelerators=count_accelerators(look, own),
+        )
+        for pool in pools
+    ]
+    rest = [node for node in nodes if not pools_of_node(pools, node.labels)]
+    if rest:
+        views.append(
+            PoolView(
+                name=REST,
+                written=False,
+                types=[],
+                modes=[],
+                placement=None,
+                levels=[],
+                nodes=len(rest),
+                accelerators=count_accelerators(look, rest),
+            )
+        )
+    return views
+
+
+# Decisions ------------------------------------------------------------------------------------
+
+
+def decision_view(look: Look, noted: Noted) -> DecisionView:
+    """One decision."""
+    decision = noted.decision
+    uids = decision.workloads if isinstance(decision, Wait) else (decision.workload,)
+    placements = decision.placements if isinstance(decision, Start) else ()
+    return DecisionView(
+        id=noted.offset,
+        at=moment(noted.at_us),
+        kind=type(decision).__name__.lower(),
+        key=decision.key,
+        workloads=[workload_name(look, uid) for uid in uids],
+        workload_count=noted.workloads,
+        reason=decision.reason.value,
+        text=decision_text(look, noted),
+        placements=[placement_view(each) for each in placements],
+    )
+
+
+def decision_text(look: Look, noted: Noted) -> str:
+    """A decision as a sentence."""
+    decision, language = noted.decision, look.language
+    match decision:
+        case Start():
+            nodes = list(dict.fromkeys(each.node for each in decision.placements))
+            said = nodes_text(nodes, language)
+            return answer_text(
+                "decided-start", language, workload=_label(look, decision.workload), nodes=said
+            )
+        case Retract():
+            return answer_text(
+                "decided-retract",
+                language,
+                workload=_label(look, decision.workload),
+                node=decision.node,
+            )
+        case Wait():
+            key = "decided-wait" if noted.workloads == 1 else "decided-wait-several"
+            return answer_text(
+                key,
+                language,
+                workload=_label(look, decision.workloads[0]),
+                others=noted.workloads - 1,
+                reason=reason_label(decision.reason, language),
+            )
+
+
+def _label(look: Look, uid: str) -> str:
+    named = workload_name(look, uid)
+    return f"{named.namespace}/{named.name}" if named.namespace else named.name
+
+
+# Status ---------------------------------------------------------------------------------------
+
+
+def status_view(look: Look) -> StatusView:
+    """How the platform is."""
+    states = [entry.state for entry in look.world.entries.values()]
+    counts = count_accelerators(look, present_nodes(look))
+    now_us = look.standing.doors.now_us()
+    metrics = look.standing.doors.metrics
+    return StatusView(
+        version=look.standing.version,
+        now=moment(now_us),
+        as_of=moment(look.at_us),
+        lag_ms=round(metrics.lag_s * 1000),
+        acting=look.story.acts,
+        policy=look.policy.name,
+        nodes=sum(node is not None for node in look.world.fleet.nodes),
+        devices=sum(each.devices for each in counts),
+        healthy_devices=sum(each.healthy for each in counts),
+        free_devices=sum(each.free for each in counts),
+        waiting=states.count(State.WAITING),
+        starting=states.count(State.STARTING),
+        running=states.count(State.RUNNING),
+        decisions=sum(metrics.decisions.values()),
+        events=look.offset,
+    )

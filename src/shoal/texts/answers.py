@@ -1,0 +1,134 @@
+"""What is said of workloads and decisions when somebody asks, as sentences."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from shoal.model.verdict import Reason
+from shoal.model.workload import Outcome
+from shoal.texts.language import Language
+from shoal.texts.verdicts import reason_label
+
+_SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
+    Language.ENGLISH: {
+        "fits": (
+            "There is room for it now. The next cycle starts it, unless work that is ahead of it"
+            " takes the room."
+        ),
+        "gang": (
+            "All {pods:,} pods start together, and only {placed:,} of them find a node. Nodes with"
+            " room for one: {fitting:,}; of the others {obstacles}."
+        ),
+        "gang-full": (
+            "All {pods:,} pods start together, and only {placed:,} of them find a node. Nodes with"
+            " room for one: {fitting:,}."
+        ),
+        "released": (
+            "Nothing is decided since Shoal was released. `shoal resume` lets it decide again."
+        ),
+        "starting": "It is being started on {nodes}; {running:,} of {pods:,} pods run.",
+        "running": "It runs on {nodes}.",
+        "stopping": "It is being ended on {nodes}.",
+        "ended": "It has ended.",
+        "ended-completed": "It is complete.",
+        "ended-failed": "It has failed.",
+        "ended-evicted": "It was evicted.",
+        "ended-cancelled": "It was cancelled.",
+        "decided-start": "Starts {workload} on {nodes}.",
+        "decided-retract": (
+            "Takes back the start of {workload}: {node} did not do what was planned."
+        ),
+        "decided-wait": "{workload} waits: {reason}.",
+        "decided-wait-several": "{workload} and {others:,} others wait: {reason}.",
+        "step-submitted": "came",
+        "step-adopted": "was found running",
+        "step-told": "has to wait: {reason}",
+        "step-started": "was placed",
+        "step-running": "all pods run",
+        "step-failed-start": "a pod did not start",
+        "step-retracted": "its start was taken back, because of {detail}",
+        "step-stopping": "is to end",
+        "step-ended": "ended",
+        "step-ended-completed": "was completed",
+        "step-ended-failed": "failed",
+        "step-ended-evicted": "was evicted",
+        "step-ended-cancelled": "was cancelled",
+    },
+    Language.CHINESE: {
+        "fits": "现在有足够的资源。下一轮调度将启动它，除非排在前面的任务占用了这些资源。",
+        "gang": (
+            "{pods:,} 个 Pod 必须同时启动，目前只有 {placed:,} 个能找到节点。"
+            "能容纳一个 Pod 的节点：{fitting:,} 个；其余节点中，{obstacles}。"
+        ),
+        "gang-full": (
+            "{pods:,} 个 Pod 必须同时启动，目前只有 {placed:,} 个能找到节点。"
+            "能容纳一个 Pod 的节点：{fitting:,} 个。"
+        ),
+        "released": "Shoal 已被释放，不再做任何决定。执行 `shoal resume` 可恢复。",
+        "starting": "正在 {nodes} 上启动；{pods:,} 个 Pod 中有 {running:,} 个在运行。",
+        "running": "正在 {nodes} 上运行。",
+        "stopping": "正在 {nodes} 上结束。",
+        "ended": "已结束。",
+        "ended-completed": "已完成。",
+        "ended-failed": "已失败。",
+        "ended-evicted": "已被驱逐。",
+        "ended-cancelled": "已取消。",
+        "decided-start": "在 {nodes} 上启动 {workload}。",
+        "decided-retract": "撤回 {workload} 的启动：{node} 未按计划执行。",
+        "decided-wait": "{workload} 等待：{reason}。",
+        "decided-wait-several": "{workload} 和另外 {others:,} 个任务等待：{reason}。",
+        "step-submitted": "到达",
+        "step-adopted": "发现时已在运行",
+        "step-told": "需要等待：{reason}",
+        "step-started": "已放置",
+        "step-running": "所有 Pod 均在运行",
+        "step-failed-start": "有一个 Pod 未能启动",
+        "step-retracted": "启动被撤回，原因在于 {detail}",
+        "step-stopping": "即将结束",
+        "step-ended": "已结束",
+        "step-ended-completed": "已完成",
+        "step-ended-failed": "已失败",
+        "step-ended-evicted": "已被驱逐",
+        "step-ended-cancelled": "已取消",
+    },
+}
+
+NODES_NAMED: Final = 3
+"""Nodes named in a sentence; more are counted."""
+
+_MORE: Final = {
+    Language.ENGLISH: "{names} and {n:,} more",
+    Language.CHINESE: "{names} 等 {all:,} 个节点",
+}
+_NO_NODE: Final = {Language.ENGLISH: "no node", Language.CHINESE: "无节点"}
+
+
+def answer_text(key: str, language: Language = Language.ENGLISH, **words: str | int) -> str:
+    """Return the sentence of this key with its parameters filled in."""
+    return _SENTENCES[language][key].format(**words)
+
+
+def ended_text(outcome: Outcome | None, language: Language = Language.ENGLISH) -> str:
+    """Return how a workload ended."""
+    return answer_text(f"ended-{outcome.value}" if outcome else "ended", language)
+
+
+def moment_text(
+    step: str, reason: Reason | None, detail: str, language: Language = Language.ENGLISH
+) -> str:
+    """Return what happened to a workload, in a few words; `step` is a step of its story."""
+    key = f"step-{step}"
+    if step == "ended" and detail:
+        key = f"step-ended-{detail}"
+    said = reason_label(reason, language) if reason is not None else ""
+    return answer_text(key, language, reason=said, detail=detail)
+
+
+def nodes_text(nodes: Sequence[str], language: Language = Language.ENGLISH) -> str:
+    """Return names of nodes, the first few and a count of the others."""
+    if not nodes:
+        return _NO_NODE[language]
+    separator = "、" if language is Language.CHINESE else ", "
+    names = separator.join(nodes[:NODES_NAMED])
+    if len(nodes) <= NODES_NAMED:
+        return names
+    return _MORE[language].format(names=names, n=len(nodes) - NODES_NAMED, all=len(nodes))
