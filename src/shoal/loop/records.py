@@ -64,6 +64,7 @@ _KINDS: dict[int, type] = {
     35: ev.PodStarted,
     36: ev.PodEnded,
     37: ev.StartFailed,
+    38: ev.PodMoved,
     48: ev.Cycled,
     49: ev.WorkloadRestored,
     50: ev.GroupRestored,

@@ -1,0 +1,253 @@
+"""The embedded fleet: it carries decisions out, runs the work, and tells what happens.
+
+Everything that is going to happen follows from the world, the story, the seed and the time. Nothing
+else is remembered, so that a fleet which begins anew from a recording goes on as if it had never
+stopped: `resume` finds again whatever was about to happen.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from heapq import heappop, heappush
+
+from shoal.bounds.prices import prices
+from shoal.core import events as ev
+from shoal.core.decisions import Decision, Start
+from shoal.core.world import Entry, State, World
+from shoal.loop.story import Story
+from shoal.model.node import Node
+from shoal.model.workload import Outcome, Workload, WorkloadType
+from shoal.simulation.breakdowns import Breakdowns, Turn
+from shoal.simulation.chance import Chance
+from shoal.simulation.organisation import HOUR_US, Organisation, hours_long
+
+START_S = (9.0, 0.6)
+"""From a decision to a running pod, most of it for the image: median and spread."""
+
+STOP_S = (2.0, 15.0)
+"""From the wish that work ends to the end of its pods: from, to."""
+
+FAILED_START_S = 45
+FAILED_STARTS = 0.004
+"""The part of pods that do not start where they were planned, and when that is known."""
+
+FAILED_RUNS = 0.04
+"""The part of training and batch that fails by itself, somewhere on its way."""
+
+MOST_RETRIES = 5
+"""How often work that lost its node or device is sent again."""
+
+_RETRY = "~"
+"""Stands in a uid before the number of the retry."""
+
+ARRIVAL, TURN, POD, END, STOP = range(5)
+"""Kinds of what is due, in the order in which they happen at one moment."""
+
+Due = tuple[int, int, int, str, int, int]
+"""When, its kind, a number that keeps the order, uid, start of the workload, pod."""
+
+
+class Embedded:
+    """Implements the loop's executor, and what the writer needs of the outside.
+
+    Without an organisation nothing comes in by itself. `begin_us` is when the fleet began.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        nodes: tuple[Node, ...],
+        begin_us: int,
+        world: World,
+        story: Story,
+        organisation: Organisation | None,
+    ) -> None:
+        self.chance = Chance(seed)
+        self._nodes = {node.name: node for node in nodes}
+        self._world = world
+        self._story = story
+        self._organisation = organisation
+        self._breakdowns = Breakdowns(seed, nodes, begin_us)
+        self._arrivals: Iterator[Workload] = iter(())
+        self._turns: Iterator[Turn] = iter(())
+        self._arrival: Workload | None = None
+        self._turn: Turn | None = None
+        self._due: list[Due] = []
+        self._scheduled = 0
+
+    # Beginning --------------------------------------------------------------------------------
+
+    def begin(self, now_us: int) -> Iterator[ev.Event]:
+        """Yield the nodes of a fleet that begins now."""
+        for node in self._nodes.values():
+            yield ev.NodeSeen(now_us, node)
+        self.resume(now_us)
+
+    def resume(self, now_us: int) -> None:
+        """Go on where a recording ends; all that was due up to `now_us` has happened."""
+        if self._organisation is not None:
+            self._arrivals = self._organisation.arrivals(now_us)
+        self._turns = self._breakdowns.turns(now_us)
+        self._next_arrival()
+        self._next_turn()
+        for uid, entry in sorted(self._world.entries.items()):
+            if entry.state is State.STARTING:
+                self._schedule_start(uid, entry)
+            if entry.state is State.RUNNING:
+                self._schedule_end(uid, entry)
+            life = self._story.lives[uid]
+            if life.stopping_us is not None:
+                self.stop(uid, life.stopping_us)
+
+    def _next_arrival(self) -> None:
+        self._arrival = next(self._arrivals, None)
+        if self._arrival is not None:
+            self._schedule(self._arrival.created_us, ARRIVAL)
+
+    def _next_turn(self) -> None:
+        self._turn = next(self._turns, None)
+        if self._turn is not None:
+            self._schedule(self._turn.at_us, TURN)
+
+    # Carrying out -----------------------------------------------------------------------------
+
+    def carry_out(self, decision: Decision) -> None:
+        """Let pods start; what is told to wait or is taken back costs nothing."""
+        if isinstance(decision, Start):
+            entry = self._world.entries.get(decision.workload)
+            if entry is not None and entry.held:
+                self._schedule_start(decision.workload, entry)
+
+    def stop(self, uid: str, now_us: int) -> None:
+        """End the pods of a workload in a few seconds."""
+        entry = self._world.entries.get(uid)
+        if entry is not None:
+            self._schedule(now_us + self._stopping_us(uid), STOP, uid, entry.attempt)
+
+    def _schedule_start(self, uid: str, entry: Entry) -> None:
+        decided_us = self._story.lives[uid].started_us or 0
+        for pod in sorted(entry.held.keys() - entry.started):
+            name = f"{uid}\0{entry.attempt}\0{pod}"
+            seconds = self.chance.around(*START_S, "start", name)
+            if self._fails_to_start(name):
+                seconds = FAILED_START_S
+            self._schedule(decided_us + int(seconds * 1e6), POD, uid, entry.attempt, pod)
+
+    def _schedule_end(self, uid: str, entry: Entry) -> None:
+        running_us = self._story.lives[uid].running_us or 0
+        hours = hours_long(self.chance, entry.workload)
+        if self._fails(entry.workload):
+            hours *= self.chance.unit("fails after", uid)
+        ends_us = running_us + int(hours * HOUR_US) + self._stopping_us(uid)
+        self._schedule(ends_us, END, uid, entry.attempt)
+
+    def _schedule(
+        self, at_us: int, kind: int, uid: str = "", attempt: int = 0, pod: int = 0
+    ) -> None:
+        self._scheduled += 1
+        heappush(self._due, (at_us, kind, self._scheduled, uid, attempt, pod))
+
+    def _stopping_us(self, uid: str) -> int:
+        return int(self.chance.between(*STOP_S, "stop", uid) * 1e6)
+
+    def _fails_to_start(self, name: str) -> bool:
+        return self.chance.unit("fails to start", name) < FAILED_STARTS
+
+    def _fails(self, workload: Workload) -> bool:
+        may_fail = workload.type in (WorkloadType.TRAINING, WorkloadType.BATCH)
+        return may_fail and self.chance.unit("fails", workload.uid) < FAILED_RUNS
+
+    # Happening --------------------------------------------------------------------------------
+
+    def next_due_us(self) -> int | None:
+        """Return when the next thing happens, None where nothing will."""
+        return self._due[0][0] if self._due else None
+
+    def due(self, now_us: int) -> Iterator[ev.Event]:
+        """Yield what happens up to `now_us`, in order; each is applied before the next is asked."""
+        while self._due and self._due[0][0] <= now_us:
+            at_us, kind, _, uid, attempt, pod = heappop(self._due)
+            if kind == ARRIVAL:
+                yield from self._arrives()
+            elif kind == TURN:
+                yield from self._turns_over()
+            else:
+                yield from self._goes_on(at_us, kind, uid, attempt, pod)
+        demand = self._world.demand
+        if demand.pricing_due:
+            nodes = [node for node in self._world.fleet.nodes if node is not None]
+            nodes.sort(key=lambda node: node.name)
+            yield ev.PricesSet(now_us, prices(nodes, demand.classes()))
+
+    def _arrives(self) -> Iterator[ev.Event]:
+        if self._arrival is not None:
+            yield ev.WorkloadSubmitted(self._arrival.created_us, self._arrival)
+        self._next_arrival()
+
+    def _goes_on(
+        self, at_us: int, kind: int, uid: str, attempt: int, pod: int
+    ) -> Iterator[ev.Event]:
+        """Yield what comes of one workload, unless it has come to something else since."""
+        entry = self._world.entries.get(uid)
+        if entry is None or entry.attempt != attempt:
+            return
+        if kind == STOP:
+            yield ev.WorkloadEnded(at_us, uid, Outcome.CANCELLED)
+        elif kind == END:
+            failed = self._fails(entry.workload)
+            yield ev.WorkloadEnded(at_us, uid, Outcome.FAILED if failed else Outcome.COMPLETED)
+        elif pod in entry.held and pod not in entry.started:
+            if self._fails_to_start(f"{uid}\0{attempt}\0{pod}"):
+                yield ev.StartFailed(at_us, uid, attempt, pod)
+                return
+            yield ev.PodStarted(at_us, uid, pod)
+            if entry.state is State.RUNNING:
+                self._schedule_end(uid, entry)
+
+    # Failing ----------------------------------------------------------------------------------
+
+    def _turns_over(self) -> Iterator[ev.Event]:
+        turn = self._turn
+        if turn is not None:
+            yield from self._turned(turn)
+        self._next_turn()
+
+    def _turned(self, turn: Turn) -> Iterator[ev.Event]:
+        at_us, node, device = turn.at_us, turn.node, turn.device
+        if turn.back:
+            yield (
+                ev.DeviceReturned(at_us, node, device)
+                if device
+                else ev.NodeSeen(at_us, self._nodes[node])
+            )
+            return
+        yield ev.DeviceLost(at_us, node, device) if device else ev.NodeLost(at_us, node)
+        leaves = {
+            leaf.name
+            for card in self._nodes[node].devices
+            if card.name == device
+            for leaf in card.leaves
+        }
+        for _, entry in sorted(self._world.entries.items()):
+            if any(
+                held.node == node and (not device or leaves & set(held.leaves))
+                for held in entry.held.values()
+            ):
+                yield from self._lost(at_us, entry.workload)
+
+    def _lost(self, at_us: int, workload: Workload) -> Iterator[ev.Event]:
+        """Yield the end of work that lost what it ran on, and its being sent again."""
+        yield ev.WorkloadEnded(at_us, workload.uid, Outcome.FAILED)
+        stopping = self._story.ended[workload.uid].stopping_us is not None
+        again = next_try(workload)
+        if again is not None and not stopping:
+            yield ev.WorkloadSubmitted(at_us, replace(again, created_us=at_us))
+
+
+def next_try(workload: Workload) -> Workload | None:
+    """Return a workload as its owner sends it again after a failure that was not its own."""
+    root, _, retry = workload.uid.partition(_RETRY)
+    number = int(retry or 0) + 1
+    if number > MOST_RETRIES:
+        return None
+    name = f"{workload.name.partition(_RETRY)[0]}{_RETRY}{number}"
+    return replace(workload, uid=f"{root}{_RETRY}{number}", name=name)

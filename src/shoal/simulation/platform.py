@@ -1,0 +1,181 @@
+"""A platform in one process: a state folder, the loop, and the embedded fleet.
+
+The recording in the state folder is the truth: what is decided is safe there before it is carried
+out, and a platform that begins finds there how far it came. Beside it lies what the platform was
+begun with. Nothing else is kept.
+
+Time passes in ticks. All that is due up to a tick happens, each at its own time, and then the loop
+decides; so what comes of a seed does not depend on how fast time passes, or on who stopped it. What
+people ask is answered between ticks, at once.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event as Flag
+from time import monotonic
+
+import msgspec
+
+from shoal.core import events as ev
+from shoal.core.decisions import Decision
+from shoal.core.policies import Policy
+from shoal.core.world import World
+from shoal.loop.disk import Disk
+from shoal.loop.engine import Loop
+from shoal.loop.inbox import Inbox
+from shoal.loop.recording import DEFAULT_ROTATION, FolderRecorder, Rotation, segments_in
+from shoal.loop.records import Header
+from shoal.loop.replica import restored
+from shoal.loop.writer import Writer
+from shoal.model.node import Node
+from shoal.simulation.embedded import Embedded
+from shoal.simulation.organisation import FIRST_MORNING_US, Organisation
+
+TICK_US = 500_000
+"""Time between two looks at what is due."""
+
+BEHIND_S = 2.0
+"""A clock that is so far ahead of the work is set back: time passes more slowly than asked."""
+
+IDLE_S = 0.5
+"""The longest time that a platform sleeps."""
+
+RECORDING = "recording"
+_BEGUN_WITH = "platform.json"
+
+
+@dataclass(frozen=True, slots=True)
+class BegunWith:
+    """What a platform was begun with."""
+
+    seed: int
+    policy: str
+    demo: bool
+    nodes: tuple[Node, ...]
+
+
+class DifferentError(Exception):
+    """The state folder holds a platform that was begun with something else."""
+
+
+def begun_with(folder: Path) -> BegunWith | None:
+    """Return what the platform in a state folder was begun with, None where there is none."""
+    try:
+        written = (folder / _BEGUN_WITH).read_bytes()
+    except FileNotFoundError:
+        return None
+    return msgspec.json.decode(written, type=BegunWith)
+
+
+class Platform:
+    """Begins, or goes on where the state folder says it stopped.
+
+    Raises `LockedError` where another process runs it, `RecordingError` where what it left is
+    damaged, and `DifferentError` where it was begun with something else.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        what: BegunWith,
+        *,
+        disk: Disk | None = None,
+        rotation: Rotation = DEFAULT_ROTATION,
+        check: Callable[[ev.Event], None] | None = None,
+    ) -> None:
+        disk = disk or Disk()
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self._note(disk, what)
+        recording = folder / RECORDING
+        since = restored(recording) if segments_in(recording) else None
+        header = Header(str(what.seed), Policy(what.policy))
+        recorder = FolderRecorder(recording, header, since=since, disk=disk, rotation=rotation)
+        self._recorder = recorder
+        self.inbox = Inbox()
+        self.world = since.world if since else World()
+        self.story = recorder.story
+        self.now_us = since.at_us if since and since.offset else FIRST_MORNING_US
+        """Up to when everything has happened."""
+        organisation = Organisation(what.seed, FIRST_MORNING_US) if what.demo else None
+        self.embedded = Embedded(
+            what.seed, what.nodes, FIRST_MORNING_US, self.world, self.story, organisation
+        )
+        loop = Loop(self.world, header.policy, what.seed, self.embedded, recorder, check)
+        self._writer = Writer(loop, recorder, self.inbox, self.embedded)
+        self.metrics = self._writer.metrics
+        if recorder.offset:
+            self.embedded.resume(self.now_us)
+        else:
+            self._step(self.now_us, self.embedded.begin(self.now_us))
+
+    def _note(self, disk: Disk, what: BegunWith) -> None:
+        known = begun_with(self.folder)
+        if known is None:
+            part = self.folder / f"{_BEGUN_WITH}.part"
+            file = disk.create(part)
+            disk.append(file, msgspec.json.encode(what))
+            disk.sync(file)
+            file.close()
+            disk.publish(part, _BEGUN_WITH)
+        elif known != what:
+            raise DifferentError
+
+    # Time -------------------------------------------------------------------------------------
+
+    def run_until(self, end_us: int, stop: Flag | None = None) -> None:
+        """Let time pass to `end_us` as fast as it can, or until somebody sets `stop`."""
+        while not (stop and stop.is_set()) and self._tick(end_us):
+            pass
+        if not (stop and stop.is_set()):
+            self._step(end_us, self.embedded.due(end_us))
+
+    def live(self, speed: float, stop: Flag, on_clock: Callable[[int], None]) -> None:
+        """Let time pass `speed` times as fast as outside, until somebody sets `stop`.
+
+        `on_clock` is told what time it is, whenever something may have happened. Whoever sets
+        `stop` rings at the inbox, too.
+        """
+        from_us, from_s = self.now_us, monotonic()
+        while not stop.is_set():
+            clock_us = from_us + int((monotonic() - from_s) * speed * 1e6)
+            while not stop.is_set() and self._tick(clock_us):
+                clock_us = from_us + int((monotonic() - from_s) * speed * 1e6)
+                if clock_us - self.now_us > BEHIND_S * speed * 1e6:
+                    from_us, from_s, clock_us = self.now_us, monotonic(), self.now_us
+                on_clock(clock_us)
+            if len(self.inbox):
+                self._step(clock_us, self.embedded.due(clock_us))
+            on_clock(clock_us)
+            self.inbox.wait(self._pause_s(clock_us, speed))
+
+    def close(self) -> None:
+        """Answer nobody any more, and leave everything safe."""
+        self.inbox.close()
+        self._recorder.close()
+
+    def _pause_s(self, clock_us: int, speed: float) -> float:
+        next_us = self.embedded.next_due_us()
+        if next_us is None:
+            return IDLE_S
+        return min(IDLE_S, max(0.0, (_tick_of(next_us) - clock_us) / speed / 1e6))
+
+    def _tick(self, clock_us: int) -> bool:
+        """Take the next step that is due; False where none is due up to `clock_us`."""
+        next_us = self.embedded.next_due_us()
+        if next_us is None or _tick_of(next_us) > clock_us:
+            return False
+        tick_us = max(_tick_of(next_us), self.now_us)
+        self._step(tick_us, self.embedded.due(tick_us))
+        return True
+
+    def _step(self, now_us: int, events: Iterable[ev.Event]) -> list[Decision]:
+        decisions = self._writer.step(now_us, events)
+        self.now_us = now_us
+        return decisions
+
+
+def _tick_of(at_us: int) -> int:
+    """Return the first tick at or behind a time."""
+    return -(-at_us // TICK_US) * TICK_US

@@ -1,0 +1,107 @@
+"""How much running work uses, so that it looks like real work; a function of the time alone.
+
+Training is busy, dips while data is late, and falls to almost nothing while it saves a checkpoint.
+Inference follows the day and comes in bursts. A notebook is idle most of the time. Batch is busy
+from its start to its end. Nothing of this is state: the same time gives the same use.
+"""
+
+from shoal.core.world import State, World
+from shoal.loop.doors import Use
+from shoal.loop.story import Life, Story
+from shoal.model.request import DeviceRequest
+from shoal.model.workload import Placement, WorkloadType
+from shoal.simulation.chance import Chance
+
+CHECKPOINT_EVERY_S = 1_800
+CHECKPOINT_S = 45
+LOADING_S = 90
+"""After its start work loads code, weights and data, and its memory fills."""
+
+SITTING_S = 600
+"""A person at a notebook looks at it for about so long, or not at all."""
+
+_DAY_S = 86_400
+_CONTEXT_MIB = 450
+"""What a process takes of a device before it has done anything."""
+
+
+def uses(chance: Chance, world: World, story: Story, now_us: int) -> list[Use]:
+    """Return what every running pod uses at a time, in the order in which workloads came."""
+    found = []
+    for uid, entry in world.entries.items():
+        life = story.lives.get(uid)
+        if life is None or life.running_us is None or entry.state is not State.RUNNING:
+            continue
+        for pod, placement in sorted(entry.held.items()):
+            asked = entry.request_of(pod).devices
+            if placement.leaves:
+                room_mib = _room_mib(world, placement, asked)
+                found.append(_use(chance, life, placement, room_mib, now_us))
+    return found
+
+
+def _room_mib(world: World, placement: Placement, asked: DeviceRequest) -> int:
+    """Return the memory of all leaves that a pod may fill."""
+    if asked.memory_mib and not asked.whole:
+        return asked.memory_mib * asked.count
+    fleet = world.fleet
+    row = fleet.row_of[placement.node]
+    names = fleet.leaves[row]
+    return sum(int(fleet.leaf_memory[row, names.index(leaf)]) for leaf in placement.leaves)
+
+
+def _use(chance: Chance, life: Life, placement: Placement, room_mib: int, now_us: int) -> Use:
+    workload = life.workload
+    running_s = max(0.0, (now_us - (life.running_us or now_us)) / 1e6)
+    name = f"{workload.uid}\0{placement.pod}"
+    busy = _BUSY[workload.type](chance, name, now_us / 1e6, running_s)
+    if running_s < LOADING_S and workload.type is not WorkloadType.NOTEBOOK:
+        busy *= 0.1
+    filled = chance.between(0.55, 0.95, "memory", workload.uid) * min(1.0, running_s / LOADING_S)
+    memory_mib = min(room_mib, _CONTEXT_MIB * len(placement.leaves) + int(filled * room_mib))
+    return Use(
+        workload.uid,
+        placement.pod,
+        placement.node,
+        placement.leaves,
+        round(100 * min(1.0, max(0.0, busy)), 1),
+        memory_mib,
+    )
+
+
+def _training(chance: Chance, name: str, now_s: float, running_s: float) -> float:
+    since_checkpoint_s = running_s % CHECKPOINT_EVERY_S
+    if running_s > CHECKPOINT_EVERY_S and since_checkpoint_s < CHECKPOINT_S:
+        return 0.02 + 0.03 * chance.wave("saving", name, now_s, 5)
+    level = chance.between(0.78, 0.98, "level", name)
+    jitter = 0.10 * (chance.wave("jitter", name, now_s, 7) - 0.5)
+    starved = 0.5 if chance.wave("data", name, now_s, 120) > 0.93 else 0.0
+    return level + jitter - starved
+
+
+def _inference(chance: Chance, name: str, now_s: float, _: float) -> float:
+    hour = now_s % _DAY_S / 3600
+    day = max(0.0, 1 - abs(hour - 14) / 9)
+    level = chance.between(0.08, 0.35, "level", name) * (0.3 + day)
+    burst = max(0.0, chance.wave("burst", name, now_s, 40) - 0.75) * 2.2
+    return level + burst * (0.3 + day) + 0.05 * chance.wave("jitter", name, now_s, 3)
+
+
+def _notebook(chance: Chance, name: str, now_s: float, _: float) -> float:
+    sitting = f"{name}\0{int(now_s // SITTING_S)}"
+    if chance.unit("sitting", sitting) > 0.3:
+        return 0.0
+    return max(0.0, chance.wave("cell", name, now_s, 25) - 0.45) * 1.6
+
+
+def _batch(chance: Chance, name: str, now_s: float, _: float) -> float:
+    level = chance.between(0.55, 0.95, "level", name)
+    return level + 0.2 * (chance.wave("jitter", name, now_s, 11) - 0.5)
+
+
+_BUSY = {
+    WorkloadType.TRAINING: _training,
+    WorkloadType.INFERENCE: _inference,
+    WorkloadType.NOTEBOOK: _notebook,
+    WorkloadType.BATCH: _batch,
+}
