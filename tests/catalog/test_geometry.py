@@ -204,6 +204,12 @@ def test_trap_2_seven_1g_strand_a_memory_unit() -> None:
     assert geometry.stranded(seven) == (0, 1)
 
 
+def test_trap_2_what_a_profile_can_still_use_is_not_stranded() -> None:
+    geometry = the("mig-7")
+    assert geometry.stranded([]) == (0, 0)
+    assert geometry.stranded([Instance("1g", 0)]) == (0, 0)
+
+
 # --- trap 3: order
 
 
