@@ -128,7 +128,9 @@ def _clean(cluster: Cluster, namespace: str) -> None:
         query = "?propagationPolicy=Background&gracePeriodSeconds=0"
         cluster.api.call("DELETE", f"{group}{query}")
     eventually(
-        lambda: not cluster.api.list("v1/Pod", namespace), LONGEST_S, f"pods are left in {namespace}"
+        lambda: not cluster.api.list("v1/Pod", namespace),
+        LONGEST_S,
+        f"pods are left in {namespace}",
     )
 
 

@@ -20,7 +20,6 @@ from tests.cluster.way import (
     gated,
     gated_job,
     managed,
-    node_of,
     wait_bound,
 )
 

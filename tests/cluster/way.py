@@ -31,8 +31,8 @@ class Shoal:
         known = {"refused_after": 2, "listen": "127.0.0.1:0", "lease_namespace": "default"}
         argv = [SHOAL, "scheduler", "--kubeconfig", str(self.kubeconfig)]
         for key, value in (known | options).items():
-            name = key.replace("_", "-")
-            argv += [f"--{name}"] + ([] if value is None else [str(value)])
+            option = key.replace("_", "-")
+            argv += [f"--{option}"] + ([] if value is None else [str(value)])
         self.process = cluster.make(name, argv)
         self.url = ""
         self._logged = 0
@@ -57,7 +57,7 @@ class Shoal:
 
     def get(self, path: str) -> bytes:
         """What it serves under a path."""
-        with urllib.request.urlopen(self.url + path, timeout=60) as answer:
+        with urllib.request.urlopen(self.url + path, timeout=60) as answer:  # noqa: S310 (ours)
             return bytes(answer.read())
 
     def metric(self, name: str) -> float:
@@ -98,12 +98,14 @@ def gated(name: str, devices: int = 1, namespace: str = "team", **more: Any) -> 
     return pod(name, devices, namespace=namespace, schedulingGates=GATES, **more)
 
 
-def gated_job(name: str, parallelism: int, devices: int = 1, **more: Any) -> Body:
+def gated_job(
+    name: str, parallelism: int, devices: int = 1, *, retries: int = 0, **more: Any
+) -> Body:
     """A Job whose pods are gated."""
     body = job(
         name, devices, parallelism=parallelism, namespace="team", schedulingGates=GATES, **more
     )
-    body["spec"]["backoffLimit"] = 0
+    body["spec"]["backoffLimit"] = retries
     return body
 
 
@@ -128,14 +130,13 @@ def claiming(name: str, devices: int = 1, namespace: str = "claims") -> Body:
     """A gated pod as the webhook leaves it on the DRA channel."""
     claim = f"{name}.shoal.dev"
     asked = {"asked": {"main": {"nvidia.com/gpu": str(devices)}}, "name": claim}
-    body = pod(
+    return pod(
         name,
         namespace=namespace,
         claims={"shoal": claim},
         annotations={"shoal.dev/claim": json.dumps(asked)},
         schedulingGates=GATES,
     )
-    return body
 
 
 def node_of(body: Body) -> str:

@@ -23,7 +23,7 @@ from shoal.kubernetes.errors import (
     QuotaExceededError,
     Status,
 )
-from shoal.kubernetes.scheduler import Scheduler, SchedulerOptions
+from shoal.kubernetes.scheduler import Reach, Scheduler, SchedulerOptions
 from shoal.kubernetes.truth import Truth, empty_truth
 from shoal.kubernetes.wire.kinds import (
     DEVICE_CLASSES,
@@ -469,9 +469,7 @@ class Shoal:
         self.cache = _Cache()
         self.said: list[tuple[str, str, str]] = []
         self.scheduler = Scheduler(
-            _Client(rig),  # type: ignore[arg-type]
-            self.cache,  # type: ignore[arg-type]
-            rig.truth(),
+            Reach(_Client(rig), self.cache, rig.truth()),  # type: ignore[arg-type]
             CATALOG,
             Policy("pack"),
             seed=1,
@@ -489,16 +487,18 @@ class Shoal:
 
     async def step(self) -> None:
         """Decide once and let what was decided be carried out."""
-        while self.scheduler.step() or self.scheduler.source.is_dirty:
-            await asyncio.sleep(0)
+        await self._decide()
         while self.scheduler.executor.running:
             done = list(self.scheduler.executor.running)
             await asyncio.wait(done)
             for error in [task.exception() for task in done]:
                 if error is not None:
                     raise error
-            while self.scheduler.step() or self.scheduler.source.is_dirty:
-                await asyncio.sleep(0)
+            await self._decide()
+
+    async def _decide(self) -> None:
+        while self.scheduler.step() or self.scheduler.source.is_dirty:  # noqa: ASYNC110 (it works)
+            await asyncio.sleep(0)
 
     async def settle(self, controllers: Sequence[tuple[Body, str]] = ()) -> None:
         """Let Shoal, kube-scheduler and controllers work until nothing changes any more."""

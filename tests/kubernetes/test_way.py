@@ -32,7 +32,6 @@ from tests.kubernetes.rig import (
     slice_of,
 )
 
-
 QUICK = SchedulerOptions(tick_s=0.0, deadlines=DeadlineOptions(refused_us=0, claim_us=0))
 
 
@@ -323,7 +322,7 @@ async def test_a_gang_that_is_not_whole_in_time_is_taken_back_whole(rig: Rig) ->
     rig.put(PODS, pod("thief", gated=False, nodeName="n2"))
     await shoal.settle([(owner, "Job")])
     assert rig.bound() == {"thief": "n2"}
-    assert [s for s in shoal.states().values()] == ["waiting"]
+    assert list(shoal.states().values()) == ["waiting"]
     assert all(
         p["spec"].get("schedulingGates") for p in rig.pods() if "train" in p["metadata"]["name"]
     )

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import signal
 import sys
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -15,20 +16,36 @@ from shoal.cli.errors import CannotError, UsageError
 if TYPE_CHECKING:
     from shoal.kubernetes.identity import Identity
     from shoal.kubernetes.process import ProcessOptions
-    from shoal.loop.engine import Recorder
 
 _SECOND_US = 1_000_000
+
+LONGEST_S = 1e9
+"""Longer than any process lives."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Times:
+    """How long things may take, in seconds."""
+
+    refused_after: Annotated[float, Parameter(name="--refused-after")] = 30.0
+    """For so long kube-scheduler may refuse a pod before its start is taken back."""
+    silent_after: Annotated[float, Parameter(name="--silent-after")] = 300.0
+    """For so long kube-scheduler may say nothing about a pod."""
+    keep_places: Annotated[float, Parameter(name="--keep-places")] = 60.0
+    """For so long the place of a deleted pod is kept for the pod that replaces it."""
+
+
+DEFAULT_TIMES = Times()
 
 
 def scheduler(
     *,
     access: Access = DEFAULT_ACCESS,
+    times: Times = DEFAULT_TIMES,
     listen: Annotated[str, Parameter(name="--listen")] = "127.0.0.1:9464",
     leader_elect: Annotated[bool, Parameter(name="--leader-elect")] = True,
     lease_namespace: Annotated[str, Parameter(name="--lease-namespace")] = "",
-    refused_after: Annotated[float, Parameter(name="--refused-after")] = 30.0,
-    silent_after: Annotated[float, Parameter(name="--silent-after")] = 300.0,
-    keep_places: Annotated[float, Parameter(name="--keep-places")] = 60.0,
     recording: Annotated[Path | None, Parameter(name="--recording")] = None,
     log_level: Annotated[
         Literal["debug", "info", "warning"], Parameter(name="--log-level")
@@ -46,54 +63,47 @@ def scheduler(
         Agree with other schedulers by a lease on who leads.
     lease_namespace
         The namespace of the lease; that of the context or pod if not given.
-    refused_after
-        Seconds for which kube-scheduler may refuse a pod before its start is taken back.
-    silent_after
-        Seconds for which kube-scheduler may say nothing about a pod.
-    keep_places
-        Seconds for which the place of a deleted pod is kept for the pod that replaces it.
     recording
         A new folder in which everything that happens and is decided is kept.
     log_level
         What is logged.
     """
+    from shoal.kubernetes.books import SourceOptions
     from shoal.kubernetes.deadlines import DeadlineOptions
     from shoal.kubernetes.identity import find_identity
     from shoal.kubernetes.process import ProcessOptions
     from shoal.kubernetes.scheduler import SchedulerOptions
-    from shoal.kubernetes.source import SourceOptions
 
     check_policy(access)
     host, port = _address(listen)
-    for name, seconds in (("refused", refused_after), ("silent", silent_after)):
-        if seconds < 0:
-            raise UsageError(f"--{name}-after expects seconds from 0, found {seconds:g}.")
-    if keep_places < 0:
-        raise UsageError(f"--keep-places expects seconds from 0, found {keep_places:g}.")
+    for name, seconds in asdict(times).items():
+        if not 0 <= seconds < LONGEST_S:
+            option = name.replace("_", "-")
+            raise UsageError(f"--{option} expects seconds from 0, found {seconds:g}.")
     options = ProcessOptions(
         policy=access.policy,
         elects=leader_elect,
         namespace=lease_namespace,
+        recording=recording,
         host=host,
         port=port,
         scheduler=SchedulerOptions(
-            source=SourceOptions(slot_keep_us=round(keep_places * _SECOND_US)),
+            source=SourceOptions(slot_keep_us=round(times.keep_places * _SECOND_US)),
             deadlines=DeadlineOptions(
-                refused_us=round(refused_after * _SECOND_US),
-                silent_us=round(silent_after * _SECOND_US),
+                refused_us=round(times.refused_after * _SECOND_US),
+                silent_us=round(times.silent_after * _SECOND_US),
             ),
         ),
     )
     kubeconfig = str(access.kubeconfig) if access.kubeconfig is not None else None
     _log_json(log_level)
-    _run(access, find_identity(kubeconfig, access.context), options, recording)
+    _run(access, find_identity(kubeconfig, access.context), options)
 
 
-def _run(
-    access: Access, identity: "Identity", options: "ProcessOptions", recording: Path | None
-) -> None:
+def _run(access: Access, identity: "Identity", options: "ProcessOptions") -> None:
     from shoal.kubernetes.errors import KubernetesError
     from shoal.kubernetes.process import run
+    from shoal.loop.disk import LockedError
 
     catalog = read_catalog(access)
 
@@ -102,29 +112,15 @@ def _run(
         loop = asyncio.get_running_loop()
         for each in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(each, stop.set)
-        await run(identity, catalog, options, stop, _recorder(recording, options.policy))
+        await run(identity, catalog, options, stop)
 
     try:
         asyncio.run(until_stopped())
+    except (FileExistsError, LockedError):
+        where = options.recording
+        raise UsageError(f"--recording {where}: there is a recording; name a new folder.") from None
     except (KubernetesError, OSError) as error:
         raise CannotError(str(error)) from None
-
-
-def _recorder(recording: Path | None, policy: str) -> "Recorder | None":
-    if recording is None:
-        return None
-    from shoal.core.policies import Policy
-    from shoal.loop.recording import FolderRecorder
-    from shoal.loop.records import Header
-
-    try:
-        return FolderRecorder(recording, Header("cluster", Policy(policy)))
-    except FileExistsError:
-        raise UsageError(
-            f"--recording {recording}: there is a recording already; name a new folder."
-        ) from None
-    except OSError as error:
-        raise UsageError(f"--recording {recording}: {error.strerror or error}.") from None
 
 
 def _address(listen: str) -> tuple[str, int]:

@@ -52,7 +52,7 @@ def _pods_and_places(source: Source, truth: Truth) -> Iterator[str]:
         on_node = bool(pod.spec.node_name) and pod.status.phase not in ("Succeeded", "Failed")
         let_go = not pod.spec.scheduling_gates and PLAN in pod.metadata.annotations
         if on_node and len(places) != 1:
-            yield f"pod {name} is on node {pod.spec.node_name}; the world has it {len(places)} times"
+            yield f"pod {name} is on {pod.spec.node_name}; the world has it {len(places)} times"
         elif on_node and places[0][1] != pod.spec.node_name:
             yield f"pod {name} is on node {pod.spec.node_name}; the world has it on {places[0][1]}"
         elif not on_node and places and (pod.is_ended or not (let_go or pod.spec.scheduling_gates)):

@@ -159,7 +159,7 @@ def _from_counts(node: WireNode, counts: Mapping[str, int], catalog: Catalog) ->
 
 
 def _taints(node: WireNode) -> tuple[Taint, ...]:
-    """The taints that keep pods off. The cordon has a field of its own, so its taint is left out."""
+    """The taints that keep pods off; that of a cordon is left out, as it has a field of its own."""
     taints = [
         Taint(taint.key, TaintEffect(taint.effect), taint.value)
         for taint in node.spec.taints

@@ -1,9 +1,10 @@
 """What Shoal writes on pods: the plan as an annotation, and the pin.
 
-One annotation, `shoal.dev/plan` (refused on pods that people create), written in the same patch that pins a pod and takes its gate away,
-says which start the pod belongs to and what it was given. So every pod carries what a new leader
-has to know. A start of several pods is written as a whole before the first of them is let go: its
-parts lie in the annotation of the start's first pods, beside their own.
+One annotation, `shoal.dev/plan`, says which start a pod belongs to and what it was given; it is
+written in the same patch that pins the pod and takes its gate away, and refused on pods that people
+create. So every pod carries what a new leader has to know. A start of several pods is written as a
+whole before the first of them is let go: its parts lie in the annotation of the start's first pods,
+beside their own.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import structlog
@@ -21,10 +22,11 @@ from shoal.kubernetes.identity import Identity
 from shoal.kubernetes.lease import DEFAULT_TERMS, LeaderLease, LeaseTerms
 from shoal.kubernetes.picture import cluster_seed
 from shoal.kubernetes.probe import served
-from shoal.kubernetes.scheduler import DEFAULT_OPTIONS, Scheduler, SchedulerOptions
+from shoal.kubernetes.scheduler import DEFAULT_OPTIONS, Reach, Scheduler, SchedulerOptions
 from shoal.kubernetes.transport import Transport
 from shoal.kubernetes.truth import watched
-from shoal.loop.engine import Recorder
+from shoal.loop.recording import FolderRecorder
+from shoal.loop.records import Header
 
 _log = structlog.get_logger(__name__)
 
@@ -41,6 +43,7 @@ class ProcessOptions:
         elects: whether replicas agree by a lease on who leads.
         lease: the lease's name.
         namespace: of the lease; empty: that of the context, or of the pod.
+        recording: a new folder for what happens and is decided, if it is to be kept.
         host, port: where metrics and probes are served; port 0: any.
     """
 
@@ -48,6 +51,7 @@ class ProcessOptions:
     elects: bool = True
     lease: str = "shoal-scheduler"
     namespace: str = ""
+    recording: Path | None = None
     host: str = "127.0.0.1"
     port: int = 0
     terms: LeaseTerms = DEFAULT_TERMS
@@ -59,9 +63,11 @@ async def run(
     catalog: Catalog,
     options: ProcessOptions,
     stop: asyncio.Event,
-    recorder: Recorder | None = None,
 ) -> None:
-    """Run a scheduler until `stop` is set, then give the lease up and end."""
+    """Run a scheduler until `stop` is set, then give the lease up and end.
+
+    Raises KubernetesError, and FileExistsError, LockedError and OSError for the recording.
+    """
     holder = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
     async with Transport(identity) as transport:
         client = Client(transport)
@@ -69,6 +75,10 @@ async def run(
         truth = await watched(cache, client)
         seed = await cluster_seed(client)
         namespace = options.namespace or await transport.namespace()
+        recorder = None
+        if options.recording is not None:
+            header = Header(str(seed), Policy(options.policy))
+            recorder = FolderRecorder(options.recording, header)
         loop = asyncio.get_running_loop()
         lease = LeaderLease(
             identity,
@@ -79,9 +89,7 @@ async def run(
             on_change=lambda _: _ring(loop, wake),
         )
         scheduler = Scheduler(
-            client,
-            cache,
-            truth,
+            Reach(client, cache, truth),
             catalog,
             Policy(options.policy),
             seed,
@@ -103,6 +111,8 @@ async def run(
             if not working.done():
                 working.cancel()
             await asyncio.gather(working, stopping, return_exceptions=True)
+            if recorder is not None:
+                recorder.close()
             if not working.cancelled() and working.exception() is not None:
                 raise working.exception()  # type: ignore[misc]
     _log.info("stopped")

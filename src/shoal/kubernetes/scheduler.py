@@ -19,14 +19,17 @@ from shoal.core.decisions import Wait
 from shoal.core.policies import Policy
 from shoal.core.world import World
 from shoal.kubernetes.asks import AskReader
+from shoal.kubernetes.books import DEFAULT_OPTIONS as SOURCE_DEFAULTS
+from shoal.kubernetes.books import SourceOptions
 from shoal.kubernetes.cache import WatchCache
 from shoal.kubernetes.client import Client
+from shoal.kubernetes.deadlines import DEFAULT_OPTIONS as DEADLINE_DEFAULTS
 from shoal.kubernetes.deadlines import DeadlineOptions, Deadlines
 from shoal.kubernetes.events import EventRecorder, Told
 from shoal.kubernetes.executor import KubernetesExecutor
 from shoal.kubernetes.fleet import FleetView
 from shoal.kubernetes.flights import Flight
-from shoal.kubernetes.source import Source, SourceOptions
+from shoal.kubernetes.source import Source
 from shoal.kubernetes.truth import Truth
 from shoal.kubernetes.wire.meta import ObjectReference
 from shoal.loop.engine import Loop, NoRecorder, Recorder
@@ -65,11 +68,20 @@ class SchedulerOptions:
     """The pause in which changes gather, so that one cycle serves them all."""
     tick_s: float = 0.5
     """How often deadlines are looked at."""
-    source: SourceOptions = SourceOptions()
-    deadlines: DeadlineOptions = DeadlineOptions()
+    source: SourceOptions = SOURCE_DEFAULTS
+    deadlines: DeadlineOptions = DEADLINE_DEFAULTS
 
 
 DEFAULT_OPTIONS: Final = SchedulerOptions()
+
+
+@dataclass(frozen=True)
+class Reach:
+    """A cluster as it is reached and seen; the cache feeds the stores of `truth`."""
+
+    client: Client
+    cache: WatchCache
+    truth: Truth
 
 
 @dataclass
@@ -90,9 +102,7 @@ class Scheduler:
 
     def __init__(
         self,
-        client: Client,
-        cache: WatchCache,
-        truth: Truth,
+        reach: Reach,
         catalog: Catalog,
         policy: Policy,
         seed: int,
@@ -102,6 +112,7 @@ class Scheduler:
         tell: EventRecorder | None = None,
         options: SchedulerOptions = DEFAULT_OPTIONS,
     ) -> None:
+        truth = reach.truth
         self.world = World()
         self.counts = Counts()
         self.options = options
@@ -109,7 +120,7 @@ class Scheduler:
         """Whether everything has been listed and taken in."""
         fleet = FleetView(truth, self.world, catalog)
         self.source = Source(truth, self.world, AskReader(catalog), fleet, options.source)
-        self._cache = cache
+        self._cache = reach.cache
         self._leadership = leadership or AlwaysLeads()
         self._wake = asyncio.Event()
         self._tell = tell
@@ -121,7 +132,7 @@ class Scheduler:
         self._undecided = False
         """Whether anything has changed since the last cycle that came to an end."""
         self.executor = KubernetesExecutor(
-            client,
+            reach.client,
             self.source,
             catalog,
             now_us=now_us,
@@ -132,7 +143,10 @@ class Scheduler:
         )
         self.loop = Loop(self.world, policy, seed, self.executor, recorder or NoRecorder())
         for store in truth.stores:
-            store.subscribe(lambda old, new: self._wake.set())
+            store.subscribe(self._changed)
+
+    def _changed(self, _old: object, _new: object) -> None:
+        self._wake.set()
 
     def wake(self) -> None:
         """Have the scheduler look around now."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from shoal.core import events as ev
-from shoal.core.world import State, World
+from shoal.core.world import Entry, State, World
 from shoal.kubernetes.asks import Ask
 from shoal.kubernetes.flights import created_us, in_order, pod_count, pod_sets_of
 from shoal.kubernetes.truth import NAMESPACE, OWNER, Stage, Truth, owner_uid
@@ -112,7 +112,8 @@ class Units:
         """Owners that are to be looked at again, and when (us)."""
         self.refusals: dict[str, dict[str, int]] = {}
         """Nodes that refused pods of an owner, and until when they are not tried again (us)."""
-        self._gang_unit: dict[str, str] = {}
+        self.gangs: dict[str, str] = {}
+        """The uid of the workload that waits for each owner whose pods start together."""
         self._quota_seen: dict[str, tuple[str, str, str, str]] = {}
         """Owners whose claim a quota refused: namespace, quota, its version then, the message."""
         self._book = book
@@ -167,9 +168,9 @@ class Units:
             self.holds[owner] = hold
             return
         self.holds.pop(owner, None)
-        known = self._gang_unit.get(owner)
+        known = self.gangs.get(owner)
         workload = self._workload(known or f"{owner}/{self.numbers.next(owner)}", pairs)
-        self._gang_unit[owner] = workload.uid
+        self.gangs[owner] = workload.uid
         yield from self._submit(Unit(workload, owner, tuple(p.uid for p, _ in pairs)), now_us)
 
     def lacking(self, owner: str) -> int:
@@ -187,7 +188,7 @@ class Units:
         unit = self.waiting.pop(uid, None)
         if unit is not None:
             self._forget_pods(unit)
-            self._gang_unit.pop(unit.owner, None)
+            self.gangs.pop(unit.owner, None)
         return unit
 
     # Refusals and quotas
@@ -247,9 +248,8 @@ class Units:
         self.numbers.take(unit.owner, int(uid.rpartition("/")[2]))
         refused = self._refused_now(unit.owner, now_us)
         entry = self._book.world.entries.get(uid)
-        if entry is not None and entry.state is State.WAITING:
-            if entry.workload == unit.workload and entry.refused == frozenset(refused):
-                return
+        if entry is not None and _is_the_same(entry, unit.workload, refused):
+            return
         if entry is not None:
             yield ev.WorkloadEnded(now_us, uid, Outcome.CANCELLED)
         if refused:
@@ -273,7 +273,7 @@ class Units:
 
     def _drop_gang(self, owner: str, now_us: int) -> Iterator[ev.Event]:
         self.holds.pop(owner, None)
-        known = self._gang_unit.pop(owner, None)
+        known = self.gangs.pop(owner, None)
         if known is not None:
             yield from self._cancel(known, now_us)
 
@@ -326,7 +326,7 @@ class Units:
         self, owner: str, left: Sequence[Pod], lacks: int, now_us: int
     ) -> Iterator[ev.Event]:
         """Hold a gang back. One that waits already goes on waiting: a pod is being replaced."""
-        known = self._gang_unit.get(owner)
+        known = self.gangs.get(owner)
         unit = self.waiting.get(known) if known is not None else None
         if unit is not None and pod_count(unit.workload) == lacks:
             unit.pods = tuple(pod.uid for pod in left)
@@ -363,7 +363,7 @@ class Units:
             return None
         namespace = claimed[0][0].metadata.namespace
         asked: dict[str, int] = defaultdict(int)
-        for pod, ask in claimed:
+        for _, ask in claimed:
             if self._book.truth.claims.get(ask.claimed.name if ask.claimed else "", namespace):
                 continue  # it exists, so it is charged already
             asked[f"{ask.driver}.deviceclass.resource.k8s.io/devices"] += ask.devices
@@ -401,3 +401,9 @@ class Units:
             return None
         details = (("quota", name), ("namespace", namespace), ("message", message))
         return Hold(HoldReason.QUOTA_REFUSED, uids, details)
+
+
+def _is_the_same(entry: Entry, workload: Workload, refused: tuple[str, ...]) -> bool:
+    """Whether a workload waits in the world just as it would be submitted now."""
+    waits = entry.state is State.WAITING and entry.refused == frozenset(refused)
+    return waits and entry.workload == workload

@@ -34,11 +34,12 @@ _ENGLISH: Final[Mapping[HoldReason, str]] = {
 
 _CHINESE: Final[Mapping[HoldReason, str]] = {
     HoldReason.INCOMPLETE: (
-        "{owner} 的 {wanted:,} 个 Pod 中目前只有 {pods:,} 个存在。它们必须同时启动，全部存在之前不会放置。"
+        "{owner} 的 {wanted:,} 个 Pod 中目前只有 {pods:,} 个存在。它们必须同时启动，"
+        "全部存在之前不会放置。"
     ),
     HoldReason.QUOTA: (
-        "{namespace} 中的 ResourceQuota {quota} 没有足够的 {resource}：已用 {used:,}，申请 {asked:,}，"
-        "上限 {allowed:,}，超出 {excess:,}。配额变化时会重新评估。"
+        "{namespace} 中的 ResourceQuota {quota} 没有足够的 {resource}："
+        "已用 {used:,}，申请 {asked:,}，上限 {allowed:,}，超出 {excess:,}。配额变化时会重新评估。"
     ),
     HoldReason.QUOTA_REFUSED: (
         "{namespace} 中的 ResourceQuota {quota} 拒绝了一个 claim：{message}。配额变化时会重试。"

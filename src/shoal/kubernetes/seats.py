@@ -1,0 +1,222 @@
+"""Seats of starts: confirmed, emptied, kept for a successor, filled, given up."""
+
+from collections.abc import Iterator, Sequence
+
+from shoal.core import events as ev
+from shoal.core.world import World
+from shoal.kubernetes.asks import AskReader
+from shoal.kubernetes.books import DEFAULT_OPTIONS, Books, SourceOptions
+from shoal.kubernetes.fleet import FleetView
+from shoal.kubernetes.flights import Flight
+from shoal.kubernetes.truth import OWNER, Stage, Truth
+from shoal.kubernetes.units import Units
+from shoal.kubernetes.wire.pod import Pod
+from shoal.model.request import Request
+from shoal.model.workload import Outcome, Placement
+
+
+class Seats(Books):
+    """Who sits where."""
+
+    def __init__(
+        self,
+        truth: Truth,
+        world: World,
+        reader: AskReader,
+        fleet: FleetView,
+        options: SourceOptions = DEFAULT_OPTIONS,
+    ) -> None:
+        super().__init__(truth, world, reader, fleet, options)
+        self.units = Units(self)
+
+    def _seated(self, uid: str, pod: Pod | None, stage: Stage, now_us: int) -> Iterator[ev.Event]:
+        """Bring the seat of a pod up to date with what became of the pod."""
+        workload, number = self._seats[uid]
+        flight = self.flights[workload]
+        seat = flight.seats[number]
+        entry = self.world.entries.get(workload)
+        if flight.failure:
+            yield from self._as_it_is(uid, pod, stage, now_us)
+            if stage is Stage.GONE:
+                self._unseat(uid)
+        elif stage is Stage.GONE:
+            yield from self._vacate(flight, number, pod, now_us)
+        elif stage is Stage.BOUND and pod is not None:
+            if pod.spec.node_name != seat.placement.node:
+                yield from self._leave(uid, now_us)
+                yield from self._as_it_is(uid, pod, stage, now_us)
+                return
+            yield from self._resettle(flight, number, pod, now_us)
+            if entry is not None and number not in entry.started:
+                yield ev.PodStarted(now_us, workload, number)
+
+    def _resettle(self, flight: Flight, number: int, pod: Pod, now_us: int) -> Iterator[ev.Event]:
+        """Book what a bound pod has: its claim's devices, or devices that its node counts."""
+        place = flight.seats[number].placement
+        if pod.spec.resource_claims:
+            mine = [c for c in self.truth.claims_of(pod) if self._books(c) == pod.uid]
+            leaves = tuple(leaf for claim in mine for leaf in self.fleet.leaves_of(claim))
+            if not leaves or set(leaves) == set(place.leaves):
+                return
+        else:
+            listed = self.fleet.leaves_on(place.node)
+            if not listed or all(leaf in listed for leaf in place.leaves):
+                return
+            leaves = self.settled_leaves(place.node, self.ask(pod), place.leaves, None)
+        if leaves != place.leaves:
+            flight.seats[number].placement = Placement(number, place.node, leaves)
+            yield from self._restore(flight, now_us)
+
+    def _vacate(
+        self, flight: Flight, number: int, pod: Pod | None, now_us: int
+    ) -> Iterator[ev.Event]:
+        """A seated pod is gone: keep its seat for a successor, or give its place back."""
+        uid = flight.seats[number].pod
+        entry = self.world.entries.get(flight.uid)
+        started = entry is not None and number in entry.started
+        deleted = pod is None or not pod.is_ended
+        self._unseat(uid)
+        self._owners_dirty[flight.owner] = None
+        if entry is None:
+            self._drop(flight)
+        elif not started and not flight.together:
+            yield ev.WorkloadEnded(now_us, flight.uid, Outcome.CANCELLED)
+            self._drop(flight)
+        elif not started:
+            flight.seats[number].since_us = now_us
+            if not self.acts and not flight.pods:
+                yield ev.WorkloadEnded(now_us, flight.uid, Outcome.CANCELLED)
+                self._drop(flight)
+        elif deleted and self._keeps(flight, number):
+            flight.seats[number].since_us = now_us
+            self._empty[flight.uid, number] = now_us + self.options.slot_keep_us
+        else:
+            yield from self._give_up_seat(flight, number, now_us)
+
+    def _keeps(self, flight: Flight, number: int) -> bool:
+        """Whether the place of a deleted pod is kept: it is wanted, and still good."""
+        if not self.acts or not self.options.slot_keep_us:
+            return False
+        owner = flight.owner
+        known = owner in self.jobs or owner in self.replica_sets
+        waits = any(self.units.waits(pod) for pod in self.truth.pods.by(OWNER, owner))
+        wanted = known and (waits or self.units.lacking(owner) > 0)
+        return wanted and self._is_good(flight, number)
+
+    def _is_good(self, flight: Flight, number: int) -> bool:
+        """Whether a pod could be started in a seat now."""
+        entry = self.world.entries.get(flight.uid)
+        if entry is None:
+            return False
+        place = flight.seats[number].placement
+        return self.fleet.may_start(entry.request_of(number), place)
+
+    def _give_up_seat(self, flight: Flight, number: int, now_us: int) -> Iterator[ev.Event]:
+        self._empty.pop((flight.uid, number), None)
+        yield ev.PodEnded(now_us, flight.uid, number)
+        flight.seats.pop(number, None)
+        if flight.uid not in self.world.entries:
+            self._drop(flight)
+
+    def _expire(self, now_us: int) -> Iterator[ev.Event]:
+        """Give up seats that nobody took in time, or that are good no longer."""
+        for (uid, number), until_us in list(self._empty.items()):
+            flight = self.flights.get(uid)
+            if flight is None or number not in flight.seats:
+                del self._empty[uid, number]
+            elif until_us <= now_us or not self._is_good(flight, number):
+                yield from self._give_up_seat(flight, number, now_us)
+
+    def _drop_unwanted_seats(self, owner: str, now_us: int) -> Iterator[ev.Event]:
+        """Give up empty seats of an owner that makes no more pods."""
+        empty = [key for key in self._empty if key[0].startswith(f"{owner}/")]
+        if not empty or self.units.lacking(owner) > 0:
+            return
+        for uid, number in empty:
+            if uid in self.flights:
+                yield from self._give_up_seat(self.flights[uid], number, now_us)
+
+    def fill(self, owner: str, pods: Sequence[Pod], now_us: int) -> list[Pod]:
+        """Seat pods in the empty seats of their owner's starts; returns those left over."""
+        left = list(pods)
+        if not self.acts or not left:
+            return left
+        for uid in sorted(self.flights_of.get(owner, ())):
+            flight = self.flights[uid]
+            if flight.failure:
+                continue
+            for number, seat in sorted(flight.seats.items()):
+                if seat.pod or not left or not self._is_good(flight, number):
+                    continue
+                wanted = self.world.entries[uid].request_of(number)
+                pod = next((p for p in left if _alike(self.ask(p).request, wanted)), None)
+                if pod is not None:
+                    left.remove(pod)
+                    self._empty.pop((uid, number), None)
+                    self._seat(flight, number, pod.uid, now_us)
+                    self.to_release.append((uid, number))
+        return left
+
+    def _seat(self, flight: Flight, number: int, pod: str, now_us: int) -> None:
+        seat = flight.seats[number]
+        seat.pod, seat.since_us = pod, now_us
+        self._seats[pod] = (flight.uid, number)
+
+    def _unseat(self, pod: str) -> None:
+        uid, number = self._seats.pop(pod)
+        flight = self.flights.get(uid)
+        if flight is not None and number in flight.seats:
+            flight.seats[number].pod = ""
+
+    def _leave(self, uid: str, now_us: int) -> Iterator[ev.Event]:
+        """Take a pod that is elsewhere than planned out of its seat."""
+        workload, number = self._seats[uid]
+        flight = self.flights[workload]
+        self._unseat(uid)
+        if len(flight.seats) == 1:
+            yield ev.WorkloadEnded(now_us, workload, Outcome.CANCELLED)
+            self._drop(flight)
+        else:
+            yield from self._give_up_seat(flight, number, now_us)
+
+    def _drop(self, flight: Flight) -> None:
+        self.flights.pop(flight.uid, None)
+        self.flights_of[flight.owner].discard(flight.uid)
+        for uid in flight.pods:
+            if self._seats.get(uid, ("", 0))[0] == flight.uid:
+                del self._seats[uid]
+                self._pods_dirty[uid] = None
+        if not flight.together:
+            self.units.numbers.free(flight.owner, int(flight.uid.rpartition("/")[2]))
+        for number in flight.seats:
+            self._empty.pop((flight.uid, number), None)
+
+    def _restore(self, flight: Flight, now_us: int) -> Iterator[ev.Event]:
+        """Have the world hold a flight just as its seats say."""
+        entry = self.world.entries.get(flight.uid)
+        if entry is not None:
+            yield ev.WorkloadEnded(now_us, flight.uid, Outcome.CANCELLED)
+        started = [
+            number
+            for number, seat in sorted(flight.seats.items())
+            if (entry is not None and number in entry.started)
+            or self.truth.stage(self.pods.get(seat.pod)) is Stage.BOUND
+        ]
+        yield ev.WorkloadRestored(
+            now_us,
+            flight.workload,
+            flight.attempt,
+            flight.placements,
+            tuple(started),
+            None,
+            (),
+        )
+
+
+def _alike(one: Request, other: Request) -> bool:
+    """Whether two pods of one owner hold the same; a pin that one has already does not count."""
+    return (one.cpu_milli, one.memory_mib, one.devices) == (
+        other.cpu_milli,
+        other.memory_mib,
+        other.devices,
+    )

@@ -1,0 +1,178 @@
+"""Starts: decided here, taken back, or found on pods that another process let go."""
+
+from collections.abc import Iterator
+
+from shoal.core import events as ev
+from shoal.core.decisions import Retract, Start
+from shoal.core.world import State
+from shoal.kubernetes.flights import (
+    Flight,
+    Seat,
+    created_us,
+    plans_of,
+    pod_count,
+    pod_sets_of,
+)
+from shoal.kubernetes.plans import PlanNote, PodPlan, attempt_of, read_note
+from shoal.kubernetes.seats import Seats
+from shoal.kubernetes.truth import OWNER, Stage, owner_uid
+from shoal.kubernetes.units import Unit
+from shoal.kubernetes.wire.pod import Pod
+from shoal.model.hold import Hold, HoldReason
+from shoal.model.workload import Outcome, Workload
+
+
+class Starts(Seats):
+    """What was started, by whom ever."""
+
+    def started(self, decision: Start, now_us: int) -> Flight | None:
+        """Seat the pods of a workload that was decided to start; None if it is no unit of ours."""
+        unit = self.units.started(decision.workload)
+        if unit is None:
+            return None
+        flight = self._flight(unit, decision, now_us)
+        for number, uid in enumerate(unit.pods):
+            if number in flight.seats and self.units.waits(self.pods.get(uid)):
+                self._seat(flight, number, uid, now_us)
+                self.replans.discard(uid)
+        self._owners_dirty[unit.owner] = None
+        return flight
+
+    def _flight(self, unit: Unit, decision: Start, now_us: int) -> Flight:
+        seats = {p.pod: Seat(p, "", now_us) for p in decision.placements}
+        flight = Flight(
+            unit.workload,
+            attempt_of(decision),
+            unit.owner,
+            seats,
+            together=pod_count(unit.workload) > 1,
+        )
+        self._add(flight)
+        return flight
+
+    def _add(self, flight: Flight) -> None:
+        self.flights[flight.uid] = flight
+        self.flights_of[flight.owner].add(flight.uid)
+        self.units.numbers.take(flight.owner, int(flight.uid.rpartition("/")[2]))
+
+    def fail(self, flight: Flight, number: int, reason: str, now_us: int) -> None:
+        """A start did not come true: take what was let go as it is, and tell the core."""
+        flight.failure = reason
+        for uid in flight.pods:
+            pod = self.pods.get(uid)
+            stage = self.truth.stage(pod)
+            if stage in (Stage.RELEASED, Stage.BOUND):
+                self._queued += self._as_it_is(uid, pod, stage, now_us)
+        self.queue(ev.StartFailed(now_us, flight.uid, flight.attempt, number))
+
+    def retracted(self, decision: Retract, now_us: int) -> Flight | None:
+        """Let go of a start that the core took back; its workload is submitted anew by its pods."""
+        flight = self.flights.get(decision.workload)
+        self.queue(ev.WorkloadEnded(now_us, decision.workload, Outcome.CANCELLED))
+        if flight is None:
+            return None
+        bare = any(flight.owner == pod for pod in flight.pods)
+        self._retracted.add(flight.start)
+        if bare:
+            details = (("node", decision.node), ("message", flight.failure))
+            self._stuck[flight.owner] = Hold(HoldReason.STUCK, (flight.owner,), details)
+        else:
+            self.units.refused(flight.owner, decision.node, now_us)
+        for uid in flight.pods:
+            self._pods_dirty[uid] = None
+        self._drop(flight)
+        self._owners_dirty[flight.owner] = None
+        return flight
+
+    def cancel(self, flight: Flight, now_us: int) -> None:
+        """Take back a start of which nothing was let go, without blaming a node."""
+        self.queue(ev.WorkloadEnded(now_us, flight.uid, Outcome.CANCELLED))
+        for uid in flight.pods:
+            self._pods_dirty[uid] = None
+        self._drop(flight)
+        self._owners_dirty[flight.owner] = None
+
+    def _join(self, pod: Pod, note: PlanNote, now_us: int) -> Iterator[ev.Event]:
+        """Seat a pod by the plan that it carries, made by an earlier or another leader."""
+        flight = self.flights.get(note.workload)
+        if flight is not None and flight.attempt == note.attempt:
+            seat = flight.seats.get(note.own.pod)
+            if seat is not None and not seat.pod:
+                self._empty.pop((flight.uid, note.own.pod), None)
+                self._seat(flight, note.own.pod, pod.uid, now_us)
+                yield from self._as_seated(pod, now_us)
+                return
+            if seat is not None:
+                yield from self._as_it_is(pod.uid, pod, self.truth.stage(pod), now_us)
+                return
+        if flight is not None:
+            self._drop(flight)
+        yield from self._rebuild(pod, note, now_us)
+
+    def _rebuild(self, pod: Pod, note: PlanNote, now_us: int) -> Iterator[ev.Event]:
+        """Make the start that a pod belongs to from what all of its pods carry."""
+        owner = owner_uid(pod)
+        notes = {
+            each.uid: found
+            for each in self.truth.pods.by(OWNER, owner)
+            if (found := read_note(each)) is not None and found.start == note.start
+        }
+        plans = plans_of(notes)
+        live = {
+            number: plan
+            for number, plan in plans.items()
+            if self.truth.stage(self.pods.get(plan.uid)) is not Stage.GONE
+        }
+        flight = Flight(
+            self._rebuilt_workload(note, plans),
+            note.attempt,
+            owner,
+            {n: Seat(plan.placement(), "", now_us) for n, plan in live.items()},
+            together=note.pods > 1,
+        )
+        waiting = self.world.entries.get(note.workload)
+        self.units.started(note.workload)
+        self._add(flight)
+        for number, plan in live.items():
+            self._seat(flight, number, plan.uid, now_us)
+        if (
+            waiting is not None
+            and waiting.state is State.WAITING
+            and waiting.attempt + 1 == note.attempt
+            and len(live) == note.pods == pod_count(waiting.workload)
+        ):
+            flight.workload = waiting.workload
+            key = f"start/{note.workload}/{note.attempt}"
+            yield ev.Decided(now_us, Start(key, note.workload, flight.placements))
+        else:
+            yield from self._restore(flight, now_us)
+        for plan in live.values():
+            seated = self.pods.get(plan.uid)
+            if seated is not None:
+                yield from self._as_seated(seated, now_us)
+
+    def _as_seated(self, pod: Pod, now_us: int) -> Iterator[ev.Event]:
+        """End what a pod was in the world before it had a seat, and bring the seat up to date."""
+        if f"pod/{pod.uid}" in self.world.entries:
+            yield ev.WorkloadEnded(now_us, f"pod/{pod.uid}", Outcome.CANCELLED)
+        yield from self.units.one(pod.uid, None, now_us)
+        if pod.uid in self._seats:
+            yield from self._seated(pod.uid, pod, self.truth.stage(pod), now_us)
+
+    def _rebuilt_workload(self, note: PlanNote, plans: dict[int, PodPlan]) -> Workload:
+        pods = {n: self.pods[plan.uid] for n, plan in plans.items() if plan.uid in self.pods}
+        first = pods[min(pods)]
+        asks, last = [], self.ask(first)
+        for number in range(note.pods):
+            last = self.ask(pods[number]) if number in pods else last
+            asks.append(last)
+        controller = first.metadata.controller
+        return Workload(
+            uid=note.workload,
+            pod_sets=pod_sets_of(asks),
+            queue=last.queue,
+            type=last.type,
+            created_us=created_us(pods.values()),
+            name=controller.name if controller is not None else first.metadata.name,
+            namespace=first.metadata.namespace,
+        )
