@@ -187,6 +187,8 @@ def test_what_a_system_cannot_say_is_refused_and_not_dropped() -> None:
     ask = Ask(1, memory_mib=3000, compute_percent=30, vendor="nvidia")
     with pytest.raises(ValueError, match="gpushare has no name for compute-percent"):
         CATALOG.write(ask, "gpushare")
+    with pytest.raises(ValueError, match="no name for a number of devices"):
+        CATALOG.write(Ask(2, vendor="nvidia"), "nos")
     with pytest.raises(ValueError, match="vendor has no name for memory"):
         CATALOG.write(ask, "vendor")
     with pytest.raises(ValueError, match="no name for partition profiles"):
@@ -228,6 +230,8 @@ def test_s07_quantities_that_mean_something_else_than_they_look_like() -> None:
     assert read({"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3k"}).memory_mib == 3000
     for limits, annotations, said in (
         ({"nvidia.com/gpumem": "16Gi"}, {}, "counts MiB, not bytes; write 16384 instead of 16Gi"),
+        ({"nvidia.com/gpumem": "1500M"}, {}, "counts MiB, not bytes; write 1431 instead of 1500M"),
+        ({"aliyun.com/gpu-mem": "3000Mi"}, {}, "counts 1024 MiB, not bytes; write 3 instead of"),
         ({"nvidia.com/gpumem-percentage": "0"}, {}, "write a whole number from 1 to 100"),
         ({"nvidia.com/gpucores": "0"}, {}, "write a whole number from 1 to 100"),
         ({"nvidia.com/gpucores": "99.1"}, {}, "write a whole number from 1 to 100"),
