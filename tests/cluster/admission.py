@@ -54,7 +54,7 @@ class Admission:
         self._thread.start()
         self._stack = contextlib.AsyncExitStack()
         self._server: Server | None = None
-        self._port = 0
+        self.port = 0
 
     def __enter__(self) -> Self:
         self.run(self._open())
@@ -93,7 +93,7 @@ class Admission:
 
     def install(self) -> None:
         """Install the objects for `version`."""
-        target = Target(url=f"https://127.0.0.1:{self._port}")
+        target = Target(url=f"https://127.0.0.1:{self.port}")
         self.run(install(self.client, installation(self.version, self.names, ACCOUNTS, target)))
         self.renew()
 
@@ -123,7 +123,7 @@ class Admission:
         raise AssertionError(f"{body['kind']} {body['metadata']} was not refused")
 
     def grant(self, process: str, user: str) -> None:
-        """Give a user just the rights of a process of Shoal's."""
+        """Give a user the rights of a process of Shoal's, and none besides."""
         rules = [
             {
                 "apiGroups": [right.group],
@@ -132,7 +132,7 @@ class Admission:
                 **({"resourceNames": [*right.names]} if right.names else {}),
             }
             for right in RIGHTS
-            if right.process == process and not right.namespaced
+            if right.process == process
         ]
         meta = {"name": f"shoal-{process}"}
         rbac = "rbac.authorization.k8s.io"
@@ -186,9 +186,9 @@ class Admission:
     async def _start(self) -> None:
         gates = self.version < MUTATING_POLICY_SINCE
         app = application(self.catalog, gates=gates)
-        self._server = Server(app, self.context, "127.0.0.1", self._port)
+        self._server = Server(app, self.context, "127.0.0.1", self.port)
         await self._server.__aenter__()
-        self._port = self._server.port
+        self.port = self._server.port
 
 
 @contextlib.asynccontextmanager

@@ -1,9 +1,5 @@
 """`shoal scheduler`: the process that decides for a cluster."""
 
-import asyncio
-import logging
-import signal
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -12,6 +8,7 @@ from cyclopts import Parameter
 
 from shoal.cli.cluster import DEFAULT_ACCESS, Access, check_policy, read_catalog
 from shoal.cli.errors import CannotError, UsageError
+from shoal.cli.processes import address, log_json, run_until_stopped
 
 if TYPE_CHECKING:
     from shoal.kubernetes.identity import Identity
@@ -75,7 +72,7 @@ def scheduler(
     from shoal.kubernetes.scheduler import SchedulerOptions
 
     check_policy(access)
-    host, port = _address(listen)
+    host, port = address(listen)
     for name, seconds in asdict(times).items():
         if not 0 <= seconds < LONGEST_S:
             option = name.replace("_", "-")
@@ -96,7 +93,7 @@ def scheduler(
         ),
     )
     kubeconfig = str(access.kubeconfig) if access.kubeconfig is not None else None
-    _log_json(log_level)
+    log_json(log_level)
     _run(access, find_identity(kubeconfig, access.context), options)
 
 
@@ -107,39 +104,10 @@ def _run(access: Access, identity: "Identity", options: "ProcessOptions") -> Non
 
     catalog = read_catalog(access)
 
-    async def until_stopped() -> None:
-        stop = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for each in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(each, stop.set)
-        await run(identity, catalog, options, stop)
-
     try:
-        asyncio.run(until_stopped())
+        run_until_stopped(lambda stop: run(identity, catalog, options, stop))
     except (FileExistsError, LockedError):
         where = options.recording
         raise UsageError(f"--recording {where}: there is a recording; name a new folder.") from None
     except (KubernetesError, OSError) as error:
         raise CannotError(str(error)) from None
-
-
-def _address(listen: str) -> tuple[str, int]:
-    host, colon, port = listen.rpartition(":")
-    if not colon or not port.isascii() or not port.isdecimal() or int(port) > 65535:
-        raise UsageError(f"--listen expects HOST:PORT such as 127.0.0.1:9464, found {listen!r}.")
-    return host.strip("[]") or "127.0.0.1", int(port)
-
-
-def _log_json(level: str) -> None:
-    import structlog
-
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(ensure_ascii=False),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )

@@ -19,6 +19,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+import structlog
+
 from shoal.kubernetes.admission.certificates import LIFETIME, Pair, first_certificate, issue
 from shoal.kubernetes.admission.kinds import SECRETS, WEBHOOKS, Secret
 from shoal.kubernetes.admission.names import CONFIGURATION
@@ -32,6 +34,8 @@ from shoal.kubernetes.errors import (
 
 SECRET: Final = "shoal-webhook-tls"  # noqa: S105  (its name)
 PERIOD_S: Final = 30.0
+
+_log = structlog.get_logger(__name__)
 
 _SERVED: Final = ("tls.crt", "tls.key")
 _NEXT: Final = ("next.crt", "next.key")
@@ -91,12 +95,14 @@ class Keeper:
         """Step again and again, and hand every new pair to `serve`."""
         serving: Pair | None = None
         while True:
-            # Whatever is wrong, the pair that is served stays; the next step tries again.
-            with contextlib.suppress(KubernetesError):
+            try:
                 pair = await self.step()
                 if pair != serving:
                     serve(pair)
                     serving = pair
+            except KubernetesError as error:
+                # The pair that is served stays; the next step tries again.
+                _log.warning("certificate not looked after", error=str(error))
             await self._sleep(period_s)
 
     async def _current(self) -> Secret:
