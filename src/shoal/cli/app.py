@@ -3,16 +3,15 @@
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import NoReturn
 
 from cyclopts import App, CycloptsError
 from cyclopts.exceptions import UnknownCommandError, UnusedCliTokensError
 
-from shoal.cli.errors import CannotError, UsageError
+from shoal.cli.errors import CannotError, NoPlatformError, UsageError
 
-DONE, FAILED, ASKED_WRONGLY, INTERRUPTED = 0, 1, 2, 130
+DONE, FAILED, ASKED_WRONGLY, NO_PLATFORM, INTERRUPTED = 0, 1, 2, 3, 130
 
 HELP = """Run all of an organisation's accelerators as one shared, explainable pool.
 
@@ -21,6 +20,16 @@ Shoal decides who may use which piece of which device, and when; Kubernetes carr
 COMMAND --help explains a command."""
 
 COMMANDS = (
+    (
+        "bound",
+        "shoal.cli.bound:bound",
+        "Say how much of a fleet any scheduler could allocate.",
+    ),
+    (
+        "cancel",
+        "shoal.cli.cancel:cancel",
+        "End workloads of a running shoal up.",
+    ),
     (
         "catalog",
         "shoal.cli.catalog:app",
@@ -32,14 +41,39 @@ COMMANDS = (
         "Compare what Shoal has in mind with the cluster.",
     ),
     (
+        "compare",
+        "shoal.cli.compare:compare",
+        "Compare two outputs of simulate, seed by seed.",
+    ),
+    (
+        "completion",
+        "shoal.cli.completion:completion",
+        "Print what a shell needs to complete commands.",
+    ),
+    (
+        "decisions",
+        "shoal.cli.decisions:decisions",
+        "Show what was decided, and what is decided now.",
+    ),
+    (
         "get",
         "shoal.cli.get:app",
-        "List nodes, devices, workloads or pods of a cluster.",
+        "List workloads, queues, pools, nodes, devices or pods.",
+    ),
+    (
+        "queue",
+        "shoal.cli.queue:queue",
+        "Show the tree of queues: guaranteed, used, borrowed, waiting.",
     ),
     (
         "release",
         "shoal.cli.release:release",
-        "Give the cluster back: lift every gate and stop acting.",
+        "Stop acting; for a cluster: give it back, every gate lifted.",
+    ),
+    (
+        "resume",
+        "shoal.cli.resume:resume",
+        "Have Shoal decide again after a release.",
     ),
     (
         "scheduler",
@@ -52,14 +86,24 @@ COMMANDS = (
         "Fill a fleet with a trace's pods under several policies, and compare them.",
     ),
     (
+        "submit",
+        "shoal.cli.submit:submit",
+        "Submit manifests as they are, or one workload in a line.",
+    ),
+    (
         "top",
         "shoal.cli.top:top",
-        "Show how many devices there are, and which namespaces hold them.",
+        "Show how many devices there are, and who holds them.",
+    ),
+    (
+        "webhook",
+        "shoal.cli.webhook:webhook",
+        "The process that API servers ask about new pods.",
     ),
     (
         "why",
         "shoal.cli.why:why",
-        "Say why a pod waits, where it is, or where it would start now.",
+        "Say why something waits, where it is, or where it would start now.",
     ),
 )
 """Name, where it is found, and what it is for; a command is imported when it is called."""
@@ -71,7 +115,7 @@ def app_named(name: str) -> App:
         name=name,
         help=HELP,
         help_format="plaintext",
-        version=version("shoal"),
+        version=_version,
         exit_on_error=False,
         print_error=False,
         suppress_keyboard_interrupt=False,
@@ -80,6 +124,13 @@ def app_named(name: str) -> App:
     for command, place, purpose in COMMANDS:
         app.command(place, name=command, help=purpose)
     return app
+
+
+def _version() -> str:
+    """The version of the package; what reads it is slow to import."""
+    from importlib.metadata import version
+
+    return version("shoal")
 
 
 def main(tokens: Sequence[str] | None = None) -> NoReturn:
@@ -108,7 +159,7 @@ def run(name: str, tokens: Sequence[str]) -> int:
         return ASKED_WRONGLY
     except CannotError as error:
         complain(str(error))
-        return FAILED
+        return NO_PLATFORM if isinstance(error, NoPlatformError) else FAILED
     except KeyboardInterrupt:
         complain("interrupted.")
         return INTERRUPTED

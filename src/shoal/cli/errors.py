@@ -7,3 +7,7 @@ class UsageError(Exception):
 
 class CannotError(Exception):
     """Asked for rightly, but it could not be done; exit status 1."""
+
+
+class NoPlatformError(CannotError):
+    """There is no platform that could be asked; exit status 3."""

@@ -1,100 +1,146 @@
-"""`shoal get`: nodes, devices, workloads and pods of a cluster, with who holds what."""
+"""`shoal get`: rows of a platform, whether it is a cluster or a running `shoal up`."""
 
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from shoal.cli.cluster import DEFAULT_ACCESS, Access, Format, look, show
+from shoal.cli.output import DEFAULT_VIEW, View, show
+from shoal.cli.where import DEFAULT_WHERE, Wanted, Where, find
 
-app = App(name="get", help="List nodes, devices, workloads or pods of a cluster.")
+app = App(name="get", help="List workloads, queues, pools, nodes, devices or pods.")
 
 Namespace = Annotated[str | None, Parameter(name=["--namespace", "-n"])]
 
 
-@app.command
-def nodes(*, access: Access = DEFAULT_ACCESS, output: Format = "table") -> None:
-    """List the nodes that have devices.
-
-    Parameters
-    ----------
-    output
-        A table for people, or JSON.
-    """
-    columns = [
-        ("NODE", "node"),
-        ("ACCELERATORS", "accelerators"),
-        ("DEVICES", "devices"),
-        ("HELD", "held"),
-        ("STATE", "state"),
-    ]
-    show(look(access).nodes(), columns, output)
+def _get(kind: str, wanted: Wanted, where: Where, view: View) -> None:
+    platform = find(where)
+    show(lambda: platform.listing(kind, wanted), view, where.language)
 
 
-@app.command
-def devices(*, access: Access = DEFAULT_ACCESS, output: Format = "table") -> None:
-    """List every device, and the pods that hold it.
-
-    Parameters
-    ----------
-    output
-        A table for people, or JSON.
-    """
-    columns = [
-        ("NODE", "node"),
-        ("DEVICE", "device"),
-        ("ACCELERATOR", "accelerator"),
-        ("MEMORY MiB", "memory_mib"),
-        ("HELD BY", "holders"),
-    ]
-    show(look(access).devices(), columns, output)
-
-
-@app.command
+@app.command(name=["workloads", "workload"])
 def workloads(
-    *, namespace: Namespace = None, access: Access = DEFAULT_ACCESS, output: Format = "table"
+    name: str | None = None,
+    *,
+    namespace: Namespace = None,
+    queue: str | None = None,
+    type: Annotated[str | None, Parameter(name="--type")] = None,  # noqa: A002 - the option's name
+    state: str | None = None,
+    view: View = DEFAULT_VIEW,
+    where: Where = DEFAULT_WHERE,
 ) -> None:
-    """List workloads that wait or run; where Shoal only observes, those that would wait.
+    """List workloads, the oldest first; in a cluster that Shoal observes, those that would wait.
 
     Parameters
     ----------
+    name
+        Only the one of this name.
     namespace
         Only those of this namespace.
-    output
-        A table for people, or JSON.
+    queue
+        Only those of this queue and of queues below it.
+    type
+        Only those of this type: training, inference, notebook or batch.
+    state
+        Only those in this state: waiting, starting, running, stopping or ended; all: ended ones
+        too.
     """
-    columns = [
-        ("NAMESPACE", "namespace"),
-        ("NAME", "name"),
-        ("STATE", "state"),
-        ("PODS", "pods"),
-        ("DEVICES", "devices"),
-        ("NODES", "nodes"),
-        ("MANAGED", "acts"),
-    ]
-    rows = [row for row in look(access).workloads() if namespace in (None, row.namespace)]
-    show(rows, columns, output)
+    wanted = Wanted(namespace=namespace, name=name, queue=queue, type=type, state=state)
+    _get("workloads", wanted, where, view)
 
 
-@app.command
+@app.command(name=["queues", "queue"])
+def queues(
+    name: str | None = None, *, view: View = DEFAULT_VIEW, where: Where = DEFAULT_WHERE
+) -> None:
+    """List queues, with what each uses and how much waits there.
+
+    Parameters
+    ----------
+    name
+        Only the one of this name.
+    """
+    _get("queues", Wanted(name=name), where, view)
+
+
+@app.command(name=["pools", "pool"])
+def pools(
+    name: str | None = None, *, view: View = DEFAULT_VIEW, where: Where = DEFAULT_WHERE
+) -> None:
+    """List pools, and how many of their devices are free.
+
+    Parameters
+    ----------
+    name
+        Only the one of this name.
+    """
+    _get("pools", Wanted(name=name), where, view)
+
+
+@app.command(name=["nodes", "node"])
+def nodes(
+    name: str | None = None,
+    *,
+    pool: str | None = None,
+    accelerator: str | None = None,
+    view: View = DEFAULT_VIEW,
+    where: Where = DEFAULT_WHERE,
+) -> None:
+    """List nodes, and how many of their devices are free.
+
+    Parameters
+    ----------
+    name
+        Only the one of this name.
+    pool
+        Only those of this pool.
+    accelerator
+        Only those with this accelerator, or one of this group.
+    """
+    _get("nodes", Wanted(name=name, pool=pool, accelerator=accelerator), where, view)
+
+
+@app.command(name=["devices", "device"])
+def devices(
+    *,
+    node: str | None = None,
+    pool: str | None = None,
+    accelerator: str | None = None,
+    state: str | None = None,
+    view: View = DEFAULT_VIEW,
+    where: Where = DEFAULT_WHERE,
+) -> None:
+    """List every device, and who holds it.
+
+    Parameters
+    ----------
+    node
+        Only those of this node.
+    pool
+        Only those of this pool.
+    accelerator
+        Only this accelerator, or those of this group.
+    state
+        Only those in this state: free, held or lost.
+    """
+    wanted = Wanted(node=node, pool=pool, accelerator=accelerator, state=state)
+    _get("devices", wanted, where, view)
+
+
+@app.command(name=["pods", "pod"])
 def pods(
-    *, namespace: Namespace = None, access: Access = DEFAULT_ACCESS, output: Format = "table"
+    name: str | None = None,
+    *,
+    namespace: Namespace = None,
+    view: View = DEFAULT_VIEW,
+    where: Where = DEFAULT_WHERE,
 ) -> None:
-    """List pods that ask for devices or hold some.
+    """List pods of a cluster that ask for devices or hold some.
 
     Parameters
     ----------
+    name
+        Only the one of this name.
     namespace
         Only those of this namespace.
-    output
-        A table for people, or JSON.
     """
-    columns = [
-        ("NAMESPACE", "namespace"),
-        ("POD", "pod"),
-        ("STAGE", "stage"),
-        ("DEVICES", "devices"),
-        ("NODE", "node"),
-        ("HOLDS", "leaves"),
-    ]
-    rows = [row for row in look(access).pods() if namespace in (None, row.namespace)]
-    show(rows, columns, output)
+    _get("pods", Wanted(namespace=namespace, name=name), where, view)

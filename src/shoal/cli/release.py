@@ -1,12 +1,13 @@
-"""`shoal release`: lift every gate and stop acting."""
+"""`shoal release`: stop acting, on a cluster or on a running `shoal up`."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from shoal.cli.cluster import DEFAULT_ACCESS, Access, call, read_catalog
+from shoal.cli.cluster import Access, call, read_catalog
 from shoal.cli.errors import CannotError, UsageError
+from shoal.cli.where import DEFAULT_WHERE, Where, find
 
 if TYPE_CHECKING:
     from shoal.kubernetes.client import Client
@@ -16,19 +17,24 @@ if TYPE_CHECKING:
 def release(
     *,
     yes: Annotated[bool, Parameter(name="--yes", negative="")] = False,
-    access: Access = DEFAULT_ACCESS,
+    where: Where = DEFAULT_WHERE,
 ) -> None:
     """Give the cluster back: lift every gate, remove admission, manage no namespace any more.
 
     Pods that run are not touched; those that waited go to kube-scheduler as they are. It may be run
-    again if it broke off.
+    again if it broke off. A running shoal up decides nothing any more, until shoal resume.
 
     Parameters
     ----------
     yes
-        Needed: every waiting pod goes at once.
+        Needed for a cluster: every waiting pod goes at once.
     """
-    if not yes:
+    find(where).release(sure=yes)
+
+
+def release_cluster(access: Access, *, sure: bool) -> None:
+    """Lift every gate of a cluster and stop acting there."""
+    if not sure:
         raise UsageError("this lets every waiting pod go at once; write --yes if that is meant.")
     catalog = read_catalog(access)
 

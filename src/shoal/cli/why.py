@@ -1,85 +1,40 @@
-"""`shoal why`: why a pod is where it is, or is not."""
+"""`shoal why`: why a workload, or a cluster's pod, is where it is, or is not."""
 
-import json
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+import sys
+import time
+from typing import Annotated
 
 from cyclopts import Parameter
 
-from shoal.cli.cluster import DEFAULT_ACCESS, Access, Format, look
-from shoal.cli.errors import CannotError
-
-if TYPE_CHECKING:
-    from shoal.kubernetes.picture import Answer
+from shoal.cli.output import DEFAULT_VIEW, WATCH_S, View, only_tables
+from shoal.cli.where import DEFAULT_WHERE, Where, find
 
 
 def why(
-    pod: str,
+    name: str,
     *,
-    namespace: Annotated[str, Parameter(name=["--namespace", "-n"])] = "default",
-    access: Access = DEFAULT_ACCESS,
-    output: Format = "table",
+    namespace: Annotated[str | None, Parameter(name=["--namespace", "-n"])] = None,
+    view: View = DEFAULT_VIEW,
+    where: Where = DEFAULT_WHERE,
 ) -> None:
-    """Say why a pod waits, where it is, or where it would start now.
+    """Say why something waits, where it is, or where it would start now.
 
     Parameters
     ----------
-    pod
-        The pod's name.
+    name
+        The workload's name or id; in a cluster the pod's name.
     namespace
-        Its namespace.
-    output
-        Sentences for people, or JSON.
+        Its namespace; for a workload only needed where several have the name.
     """
-    answer = look(access).why(namespace, pod)
-    if answer is None:
-        raise CannotError(f"there is no pod {pod} in namespace {namespace}.")
-    if output == "json":
-        print(json.dumps(asdict(answer), indent=2, ensure_ascii=False, default=str))
-        return
-    for line in lines(answer):
-        print(line)
-
-
-def lines(answer: "Answer") -> list[str]:
-    """The answer in words: a heading, then one fact a line."""
-    row = answer.row
-    parts = [row.pod, row.stage]
-    if row.devices:
-        parts.append("1 device" if row.devices == 1 else f"{row.devices} devices")
-    if row.workload:
-        parts.append(f"workload {row.workload}")
-    said = [" · ".join(parts)]
-    if answer.position is not None:
-        said.append(f"position  {answer.position[0]} of {answer.position[1]} that wait")
-    said += _state(answer)
-    if answer.scheduler:
-        said.append(f"kube-scheduler says: {answer.scheduler}")
-    if not answer.acts:
-        said.append(
-            f"Shoal only observes namespace {row.namespace};"
-            " label it shoal.dev/mode=manage to have it act there."
-        )
-    return said
-
-
-def _state(answer: "Answer") -> list[str]:
-    from shoal.texts.holds import hold_text
-    from shoal.texts.verdicts import verdict_text
-
-    row = answer.row
-    if answer.hold is not None:
-        return [f"held back {hold_text(answer.hold)}"]
-    if answer.verdict is not None:
-        return [f"waits     {verdict_text(answer.verdict)}"]
-    if answer.place is not None:
-        would = "starts now" if answer.acts else "would start"
-        devices = ", ".join(answer.place.leaves) or "no device"
-        return [f"place     {would} on {answer.place.node} with {devices}"]
-    if row.stage == "released":
-        return [f"place     let go for {row.node}; kube-scheduler has not bound it yet"]
-    if row.stage == "bound":
-        return [f"place     on {row.node} with {', '.join(row.leaves) or 'no device'}"]
-    if row.stage == "gone":
-        return ["ended     it holds nothing any more"]
-    return []
+    only_tables(view, "why")
+    platform = find(where)
+    before: list[str] = []
+    while True:
+        said = platform.why(name, namespace, view.output)
+        if said != before:
+            print("\n".join(said))
+            before = said
+        if not view.watch:
+            return
+        sys.stdout.flush()
+        time.sleep(WATCH_S)

@@ -154,7 +154,9 @@ def list_workloads(
     with standing.reading(language) as look:
         chosen = [life for life in look.lives() if _chosen(look, life, query)]
         page, following = cut(chosen, lambda life: (life.submitted_us, life.workload.uid), query)
-        return m.WorkloadPage(items=[workload_view(look, life) for life in page], next=following)
+        return m.WorkloadPage(
+            items=[workload_view(look, life) for life in page], next=following, now=standing.now()
+        )
 
 
 def _chosen(look: Look, life: Life, query: WorkloadQuery) -> bool:
@@ -228,7 +230,7 @@ def list_queues(query: Annotated[PageQuery, Query()], standing: Here, language: 
     with standing.reading(language) as look:
         views = list(enumerate(queue_views(look)))
     page, following = cut(views, lambda pair: (pair[0],), query)
-    return m.QueuePage(items=[view for _, view in page], next=following)
+    return m.QueuePage(items=[view for _, view in page], next=following, now=standing.now())
 
 
 @api.get("/pools", tags=["fleet"])
@@ -237,7 +239,7 @@ def list_pools(query: Annotated[PageQuery, Query()], standing: Here) -> m.PoolPa
     with standing.reading() as look:
         views = list(enumerate(pool_views(look)))
     page, following = cut(views, lambda pair: (pair[0],), query)
-    return m.PoolPage(items=[view for _, view in page], next=following)
+    return m.PoolPage(items=[view for _, view in page], next=following, now=standing.now())
 
 
 @api.get("/nodes", tags=["fleet"])
@@ -260,7 +262,11 @@ def list_nodes(query: Annotated[NodeQuery, Query()], standing: Here) -> m.NodePa
                 )
             ]
         page, following = cut(chosen, lambda node: (node.name,), query)
-        return m.NodePage(items=[node_view(look, node, pools) for node in page], next=following)
+        return m.NodePage(
+            items=[node_view(look, node, pools) for node in page],
+            next=following,
+            now=standing.now(),
+        )
 
 
 @api.get("/devices", tags=["fleet"])
@@ -287,7 +293,9 @@ def list_devices(query: Annotated[DeviceQuery, Query()], standing: Here) -> m.De
             ]
         page, following = cut(chosen, lambda pair: (pair[0].name, pair[1].name), query)
         return m.DevicePage(
-            items=[device_view(look, node, device) for node, device in page], next=following
+            items=[device_view(look, node, device) for node, device in page],
+            next=following,
+            now=standing.now(),
         )
 
 
@@ -313,7 +321,9 @@ def list_decisions(
         kept = list(found)
         kept = kept[-query.limit :] if query.after is None else kept[: query.limit]
         last = kept[-1].offset if kept else (query.after or 0)
-        return m.DecisionPage(items=[decision_view(look, each) for each in kept], next=str(last))
+        return m.DecisionPage(
+            items=[decision_view(look, each) for each in kept], next=str(last), now=standing.now()
+        )
 
 
 def _uids(noted: Noted) -> tuple[str, ...]:

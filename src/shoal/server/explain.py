@@ -4,7 +4,7 @@ The numbers are those of the moment that is named, not of the moment at which th
 the shipped planner tries the workload on the journal of the replica, which is then rolled back.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shoal.core.budget import Budget
 from shoal.core.eligibility import count_obstacles, fitting_leaves
@@ -25,7 +25,7 @@ from shoal.server.standing import Look, id_of, moment, moment_or_none, pods_of
 from shoal.server.views import workload_view
 from shoal.texts.answers import answer_text, ended_text, moment_text, nodes_text
 from shoal.texts.language import Language
-from shoal.texts.verdicts import obstacle_text, verdict_text
+from shoal.texts.verdicts import obstacle_text, verdict_text, wakes_text
 
 CANDIDATES = 3
 HOLDERS = 10
@@ -51,10 +51,13 @@ def explanation(look: Look, life: Life) -> ExplanationView:
     waits = entry is not None and entry.state is State.WAITING
     block = _try(look, entry) if entry is not None and waits else None
     holders = _holders(look, block.shape) if block is not None else []
+    headline = _headline(look, life, entry, block)
     return ExplanationView(
         workload=workload_view(look, life),
         as_of=moment(look.at_us),
-        summary=_summary(look, life, entry, block),
+        now=look.standing.now(),
+        headline=headline,
+        summary=_summary(headline, block, look.language),
         placed_pods=block.verdict.placed_pods if block else None,
         fitting_nodes=block.fitting if block else None,
         obstacles=[
@@ -63,12 +66,13 @@ def explanation(look: Look, life: Life) -> ExplanationView:
                 nodes=each.nodes,
                 text=obstacle_text(each, look.language),
             )
-            for each in (block.obstacles if block else ())
+            for each in reversed(block.obstacles if block else ())
         ],
         candidates=_candidates(look, block.shape, entry) if block and entry else [],
         holders=holders[:HOLDERS],
         more_holders=max(0, len(holders) - HOLDERS),
         wakes=[each.value for each in (block.verdict.wakes if block else ())],
+        wakes_text=wakes_text(block.verdict.wakes, look.language) if block else "",
         moments=[
             MomentView(
                 at=moment(each.at_us),
@@ -80,37 +84,41 @@ def explanation(look: Look, life: Life) -> ExplanationView:
     )
 
 
-def _summary(look: Look, life: Life, entry: Entry | None, block: _Block | None) -> str:
+def _headline(look: Look, life: Life, entry: Entry | None, block: _Block | None) -> str:
+    """What is said before the obstacles; empty where they say it all."""
     if entry is None:
         return ended_text(life.outcome, look.language)
-    if entry.state is State.WAITING:
-        return _why_it_waits(look, block)
-    return answer_text(
-        look.state(life),
-        look.language,
-        nodes=nodes_text(life.nodes, look.language),
-        running=len(entry.started),
-        pods=pods_of(life.workload),
-    )
-
-
-def _why_it_waits(look: Look, block: _Block | None) -> str:
+    if entry.state is not State.WAITING:
+        return answer_text(
+            look.state(life),
+            look.language,
+            nodes=nodes_text(life.nodes, look.language),
+            running=len(entry.started),
+            pods=pods_of(life.workload),
+        )
     if not look.story.acts:
         return answer_text("released", look.language)
     if block is None:
         return answer_text("fits", look.language)
     verdict = block.verdict
     if verdict.pods == 1:
-        return verdict_text(verdict, look.language)
-    said = [obstacle_text(each, look.language) for each in reversed(block.obstacles)]
+        return ""
     return answer_text(
-        "gang" if said else "gang-full",
+        "gang",
         look.language,
         pods=verdict.pods,
         placed=verdict.placed_pods,
         fitting=block.fitting,
-        obstacles=("；" if look.language is Language.CHINESE else "; ").join(said),  # noqa: RUF001
     )
+
+
+def _summary(headline: str, block: _Block | None, language: Language) -> str:
+    if block is None:
+        return headline
+    if not block.obstacles:
+        return headline
+    counted = replace(block.verdict, obstacles=block.obstacles, pods=1)
+    return f"{headline} {verdict_text(counted, language)}".strip()
 
 
 def _try(look: Look, entry: Entry) -> _Block | None:

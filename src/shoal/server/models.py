@@ -110,6 +110,7 @@ class HolderView(Model):
 class ExplanationView(Model):
     """Why a workload waits, where it runs, or how it ended, at one moment.
 
+    `headline` is what goes before the obstacles, `summary` all of it as one text.
     `obstacles` count every node once that has no room for the pod which finds none; `fitting_nodes`
     have room for one. `candidates` are the nearest nodes; `holders` hold devices on
     nodes where it may run, the largest first, and `more_holders` counts those left out.
@@ -117,6 +118,8 @@ class ExplanationView(Model):
 
     workload: WorkloadView
     as_of: datetime
+    now: datetime
+    headline: str
     summary: str
     placed_pods: int | None
     fitting_nodes: int | None
@@ -125,6 +128,7 @@ class ExplanationView(Model):
     holders: list[HolderView]
     more_holders: int
     wakes: list[str]
+    wakes_text: str
     moments: list[MomentView]
 
 
@@ -138,6 +142,13 @@ class QuotaView(Model):
     borrowed: float
 
 
+class AcceleratorUse(Model):
+    """What is used of one accelerator."""
+
+    accelerator: str
+    devices: float
+
+
 class QueueView(Model):
     """One queue of the tree; `written` is false where only workloads name it."""
 
@@ -149,7 +160,7 @@ class QueueView(Model):
     weight: int
     types: list[str]
     quotas: list[QuotaView]
-    used_devices: float
+    used: list[AcceleratorUse]
     running: int
     waiting: int
     waiting_devices: int
@@ -276,9 +287,10 @@ class ActingView(Model):
 
 
 class Page(Model):
-    """What all pages have: where the next one begins, if there is one."""
+    """What all pages have: where the next one begins, if there is one, and the platform's time."""
 
     next: str | None
+    now: datetime
 
 
 class WorkloadPage(Page):

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from shoal.core.world import State
 from shoal.model.fractions import UNIT
 from shoal.model.queue import Queue, QueueTree, Quota, total
-from shoal.server.models import QueueView, QuotaView, words
+from shoal.server.models import AcceleratorUse, QueueView, QuotaView, words
 from shoal.server.standing import Look, devices_of
 
 GONE = "unknown"
@@ -80,7 +80,11 @@ def _view(look: Look, use: _Use, queue: Queue, *, written: bool, leaf: bool) -> 
         weight=queue.weight,
         types=words(queue.types) if written else [],
         quotas=_quotas(look, queue, units, _guaranteed(tree, queue) if written else None),
-        used_devices=_devices(sum(units.values())),
+        used=[
+            AcceleratorUse(accelerator=each, devices=_devices(units[each]))
+            for each in sorted(units)
+            if units[each]
+        ],
         running=use.running[queue.name],
         waiting=use.waiting[queue.name],
         waiting_devices=use.waiting_devices[queue.name],

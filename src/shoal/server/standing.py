@@ -32,6 +32,10 @@ class Standing:
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", names_of(self.catalog))
 
+    def now(self) -> datetime:
+        """The platform's time."""
+        return moment(self.doors.now_us())
+
     @contextmanager
     def reading(self, language: Language = Language.ENGLISH) -> Iterator["Look"]:
         """Hold the replica still while it is read."""

@@ -162,12 +162,10 @@ class Reader:
         return made
 
     def _rules(self, group: Group) -> Rules:
-        """Any queue that is written will do; where none is written, any name is a queue."""
-        leaves = [queue.name for queue in self._tree.leaves()]
-        if not self._tree.queues:
-            said = [each.template.metadata.annotations.get(QUEUE, "") for each in group.sets]
-            leaves = [name for name in said if _NAME.fullmatch(name)]
-        return Rules(Channel.DRA, queues=(*leaves, DEFAULT_QUEUE))
+        """Any name will do as a queue's here; `_queue_of` judges which are there."""
+        said = [each.template.metadata.annotations.get(QUEUE, "") for each in group.sets]
+        formed = [name for name in said if _NAME.fullmatch(name)]
+        return Rules(Channel.DRA, queues=(*formed, DEFAULT_QUEUE))
 
     def _queue_of(self, number: int, group: Group, first: Workload) -> str:
         said = any(QUEUE in each.template.metadata.annotations for each in group.sets)

@@ -16,10 +16,6 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
         ),
         "gang": (
             "All {pods:,} pods start together, and only {placed:,} of them find a node. Nodes with"
-            " room for one: {fitting:,}; of the others {obstacles}."
-        ),
-        "gang-full": (
-            "All {pods:,} pods start together, and only {placed:,} of them find a node. Nodes with"
             " room for one: {fitting:,}."
         ),
         "released": (
@@ -56,10 +52,6 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
     Language.CHINESE: {
         "fits": "现在有足够的资源。下一轮调度将启动它，除非排在前面的任务占用了这些资源。",
         "gang": (
-            "{pods:,} 个 Pod 必须同时启动，目前只有 {placed:,} 个能找到节点。"
-            "能容纳一个 Pod 的节点：{fitting:,} 个；其余节点中，{obstacles}。"
-        ),
-        "gang-full": (
             "{pods:,} 个 Pod 必须同时启动，目前只有 {placed:,} 个能找到节点。"
             "能容纳一个 Pod 的节点：{fitting:,} 个。"
         ),

@@ -1,6 +1,6 @@
 """Why a workload does not start, or why something was decided, as sentences."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from shoal.model.verdict import Obstacle, Reason, Verdict, Wake
@@ -133,16 +133,22 @@ def obstacle_text(obstacle: Obstacle, language: Language = Language.ENGLISH) -> 
     return clause.format(n=f"{obstacle.nodes:,}")
 
 
+def wakes_text(wakes: Iterable[Wake], language: Language = Language.ENGLISH) -> str:
+    """Return what would end a verdict as clauses joined by `or`, without a full stop."""
+    said = [_WAKES[language][wake] for wake in wakes]
+    return ("或" if language is Language.CHINESE else " or ").join(said)
+
+
 def verdict_text(verdict: Verdict, language: Language = Language.ENGLISH) -> str:
     """Return why a workload waits: what stands in the way, and what would have it looked at again.
 
     The obstacle that the most promising nodes failed comes first.
     """
     obstacles = [obstacle_text(each, language) for each in reversed(verdict.obstacles)]
-    wakes = [_WAKES[language][wake] for wake in verdict.wakes]
+    wakes = wakes_text(verdict.wakes, language)
     if language is Language.CHINESE:
-        return _chinese(verdict, "；".join(obstacles), "或".join(wakes))
-    return _english(verdict, "; ".join(obstacles), " or ".join(wakes))
+        return _chinese(verdict, "；".join(obstacles), wakes)
+    return _english(verdict, "; ".join(obstacles), wakes)
 
 
 def _english(verdict: Verdict, obstacles: str, wakes: str) -> str:

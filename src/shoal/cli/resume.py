@@ -1,0 +1,13 @@
+"""`shoal resume`: have a running `shoal up` decide again."""
+
+from shoal.cli.client import Api
+from shoal.cli.on_socket import asked
+from shoal.cli.where import DEFAULT_WHERE, Where, socket_of
+from shoal.texts.screens import screen_text
+
+
+def resume(*, where: Where = DEFAULT_WHERE) -> None:
+    """Have Shoal decide again after a release."""
+    path = socket_of(where, "label the namespaces shoal.dev/mode=manage again")
+    asked(lambda: Api(path, where.language.value).post("/resume"))
+    print(screen_text("resumed", where.language))
