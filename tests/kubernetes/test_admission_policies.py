@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from shoal.kubernetes.admission.kinds import INSTALLED
 from shoal.kubernetes.admission.policies import is_foreign
 from shoal.kubernetes.admission.webhooks import Target
 from shoal.kubernetes.client import Client
+from shoal.objects.annotations import WRITTEN_BY_PEOPLE
 from shoal.texts.admission import Rule, rule_text
 from shoal.texts.language import Language
 from tests.kubernetes.fake_api import in_loop, transport_to
@@ -199,6 +201,20 @@ def test_rights_name_what_is_used_and_why() -> None:
         assert right.reason
         assert "update" not in right.verbs  # nothing is ever written with PUT
         assert right.process != "webhook" or right.resource != "pods"
+
+
+def test_every_right_is_documented(repository: Path) -> None:
+    page = (repository / "docs" / "kubernetes.md").read_text()
+    for right in RIGHTS:
+        start = f"| {right.process} | `{right.resource}` | {', '.join(right.verbs)} | "
+        assert start in page
+        assert f" | {right.reason} |" in page
+
+
+def test_every_annotation_is_documented(repository: Path) -> None:
+    page = (repository / "docs" / "kubernetes.md").read_text()
+    for key in WRITTEN_BY_PEOPLE:
+        assert f"\n| `{key}` | " in page
 
 
 @in_loop

@@ -1,6 +1,10 @@
 """The webhook's process: over TLS, with a certificate that can be changed while it serves."""
 
+import asyncio
+import base64
+import contextlib
 import json
+import socket
 import ssl
 from datetime import UTC, datetime
 
@@ -8,8 +12,11 @@ import aiohttp
 
 from shoal.catalog.load import load_catalog
 from shoal.kubernetes.admission.certificates import Pair, issue, server_context, use
+from shoal.kubernetes.admission.process import WebhookOptions, serve
 from shoal.kubernetes.admission.server import Server, application
-from tests.kubernetes.fake_api import in_loop
+from shoal.kubernetes.client import Client
+from tests.kubernetes.fake_api import Refusal, in_loop, transport_to, until
+from tests.kubernetes.strategic import StrategicApi
 from tests.objects.small import manifest
 
 
@@ -74,3 +81,46 @@ async def test_it_says_that_it_is_well() -> None:
             url = f"https://127.0.0.1:{server.port}/healthz"
             async with session.get(url) as answer:
                 assert await answer.text() == "ok"
+
+
+def free_port() -> int:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port: int = bound.getsockname()[1]
+        return port
+
+
+@in_loop
+async def test_the_process_serves_its_own_certificate_until_it_is_stopped() -> None:
+    stop = asyncio.Event()
+    options = WebhookOptions(names=("127.0.0.1",), host="127.0.0.1", port=free_port())
+    async with StrategicApi() as api, transport_to(api) as transport:
+        serving = asyncio.create_task(serve(Client(transport), load_catalog(), options, stop))
+        await until(lambda: bool(api.objects.get("secrets")))
+        ((_, secret),) = api.objects["secrets"].items()
+        authority = base64.b64decode(secret["data"]["ca.crt"])
+        status, text = 0, ""
+        while not status:
+            with contextlib.suppress(aiohttp.ClientConnectorError):
+                status, text = await ask(options.port, authority, "/mutate/dra", review())
+        assert status == 200
+        # The fake API server is a 1.37, where a policy adds the gate.
+        patch = base64.b64decode(json.loads(text)["response"]["patch"])
+        assert b"resourceClaims" in patch
+        assert b"schedulingGates" not in patch
+        stop.set()
+        await serving
+
+
+@in_loop
+async def test_a_process_without_rights_serves_nothing_and_can_be_stopped() -> None:
+    stop = asyncio.Event()
+    options = WebhookOptions(host="127.0.0.1", port=free_port())
+    async with StrategicApi() as api, transport_to(api) as transport:
+        api.refuse("POST", Refusal(403, "secrets is forbidden", "Forbidden"), times=100)
+        serving = asyncio.create_task(serve(Client(transport), load_catalog(), options, stop))
+        await until(lambda: api.answered["POST"] > 0)
+        with socket.socket() as tried:
+            assert tried.connect_ex((options.host, options.port)) != 0
+        stop.set()
+        await serving
