@@ -19,7 +19,7 @@ import difflib
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from shoal.model.isolation import PRESETS, Isolation, parse_isolation
 from shoal.model.refusal import Details, Hint, HintCode, Refusal, RefusalCode
@@ -99,17 +99,14 @@ def read_annotations(
     for key in mine:
         if key not in WRITTEN_BY_PEOPLE:
             return _unknown(key, annotations[key])
-    found: dict[str, object] = {}
-    hints: list[Hint] = []
+    found: dict[str, Any] = {}
     for key in mine:
         text = annotations[key]
         value = _queue(text, queues) if key == QUEUE else _READERS[key](key, text)
         if isinstance(value, Refusal):
             return value
-        if key == MEMORY and exact(text) != value * MIB:  # type: ignore[operator]
-            hints.append(Hint(HintCode.ROUNDED, key, text, (("mib", value),)))  # type: ignore[arg-type]
         found[_FIELDS[key]] = value
-    return Annotations(**found, hints=tuple(hints))  # type: ignore[arg-type]
+    return Annotations(**found, hints=_rounded(annotations.get(MEMORY)))
 
 
 def nearest(word: str, known: Collection[str], most: int = 3) -> tuple[str, ...]:
@@ -145,6 +142,13 @@ def _memory(key: str, text: str) -> int | Refusal:
         number = text if re.fullmatch("[0-9]{1,6}", text) else "5"
         return refuse(RefusalCode.UNDER_ONE_MIB, key, text, gib=f"{number}Gi", mib=f"{number}Mi")
     return ceiling(text, MIB)
+
+
+def _rounded(text: str | None) -> tuple[Hint, ...]:
+    """Which memory is used, where it is not exactly the one that was written."""
+    if text is None or exact(text) == (mib := ceiling(text, MIB)) * MIB:
+        return ()
+    return (Hint(HintCode.ROUNDED, MEMORY, text, (("mib", mib),)),)
 
 
 def _compute(key: str, text: str) -> int | Refusal:
