@@ -90,7 +90,40 @@ RIGHTS: Final = (
         (known.CONFIGURATION,),
         reason="to tell API servers whom to trust when the certificate is renewed",
     ),
-    Right("scheduler", "", "pods", ("get", "list", "watch", "patch"), reason="to lift the gate"),
+    Right(
+        "scheduler",
+        "",
+        "pods",
+        ("get", "list", "watch", "patch", "delete"),
+        reason="to lift the gate, and to take back starts that did not come true",
+    ),
+    Right("scheduler", "", "pods/eviction", ("create",), reason="gangs that are not whole in time"),
+    Right("scheduler", "", "nodes", ("list", "watch"), reason="what nodes offer"),
+    Right("scheduler", "", "resourcequotas", ("list", "watch"), reason="room for claims"),
+    *(
+        Right("scheduler", group, resource, ("list", "watch"), reason=reason)
+        for group, resource, reason in (
+            ("resource.k8s.io", "resourceslices", "devices"),
+            ("resource.k8s.io", "deviceclasses", "what claims ask for"),
+            ("batch", "jobs", "how many pods start together"),
+            ("apps", "replicasets", "how many pods are wanted"),
+        )
+    ),
+    Right(
+        "scheduler",
+        "events.k8s.io",
+        "events",
+        ("get", "create", "patch"),
+        reason="to tell people why",
+    ),
+    Right(
+        "scheduler",
+        "coordination.k8s.io",
+        "leases",
+        ("get", "create", "patch"),
+        namespaced=True,
+        reason="one leader",
+    ),
     Right(
         "scheduler",
         "resource.k8s.io",
@@ -115,7 +148,7 @@ RIGHTS: Final = (
         for kind in INSTALLED
     ),
 )
-"""Every (verb, resource) that the admission half needs, by process. `release` is whoever runs
+"""Every (verb, resource) that is needed, by process. `release` is whoever runs
 `shoal release`: no account of Shoal's has its rights."""
 
 
