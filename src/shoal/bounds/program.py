@@ -123,7 +123,8 @@ class Program:
             for columns in self._columns_by_class():
                 rows.add([(c, 1.0) for c in columns], 0.0, -np.inf)
             self._model = self._new_model(rows, self._values[self._classes_of_pairs])
-        lower = np.full(len(demand), -np.inf) if forced is None else np.where(forced, demand, -np.inf)
+        unforced = np.full(len(demand), -np.inf)
+        lower = unforced if forced is None else np.where(forced, demand, unforced)
         self._model.bound_rows(lower, demand)
         duals = self._solve(self._model)
         amounts, reduced = self._model.columns(len(self.pairs))
@@ -280,8 +281,9 @@ class _Model:
 
     def __init__(self, rows: _Rows, costs: Floats, families: "list[_Family]") -> None:
         self.families = families
-        self._solver = highspy.Highs()
-        self._solver.setOptionValue("output_flag", False)  # noqa: FBT003
+        # highspy.Highs prints a banner to standard output before it can be told not to.
+        self._solver = highspy._Highs()  # noqa: SLF001
+        self._solver.setOptionValue("output_flag", False)
         width = len(costs)
         order = np.lexsort((rows.rows, rows.columns))
         lp = highspy.HighsLp()

@@ -34,6 +34,8 @@ def simulate(
     pods: Annotated[Path, Parameter(name="--pods")],
     policy: Annotated[str, Parameter(name="--policy")],
     seeds: Annotated[str, Parameter(name="--seeds")] = "42",
+    demand: Annotated[Literal["given", "learned"], Parameter(name="--demand")] = "given",
+    moves: Annotated[int, Parameter(name="--moves")] = 0,
     output: Annotated[
         Literal["table", "json", "csv"], Parameter(name=["--output", "-o"])
     ] = "table",
@@ -56,6 +58,12 @@ def simulate(
         packing, best-fit, fgd, pack, spread.
     seeds
         Seeds of the runs, such as 42-51 or 1,2,7. The same seed gives the same run anywhere.
+    demand
+        Whether the policy fragmentation is given the demand of the trace, as fgd always is, or
+        learns it from the arrivals.
+    moves
+        For a pod that fits nowhere, running pods may be moved: so many in a hundred of those that
+        run, at most.
     output
         A table for people, one JSON object for each run, or CSV.
     report
@@ -69,7 +77,10 @@ def simulate(
 
     policies = parse_policies(policy)
     chosen = parse_seeds(seeds)
-    jobs = [Job(name, seed) for name in policies for seed in chosen]
+    if not 0 <= moves <= 100:
+        raise UsageError(f"--moves expects a whole number from 0 to 100, found {moves}.")
+    learned = demand == "learned"
+    jobs = [Job(name, seed, learned, moves) for name in policies for seed in chosen]
     if len(jobs) > MOST_RUNS:
         raise UsageError(f"--policy and --seeds ask for {len(jobs)} runs; {MOST_RUNS} is the most.")
     if processes is not None and processes < 1:

@@ -73,6 +73,10 @@ class Board:
         best = self._break_tie(np.flatnonzero(score == top), uid)
         return best, self._choose_leaves(shape, best, known, uid)
 
+    def points(self, shape: Shape, row: int) -> int:
+        """Return the score of a row for a pod of this shape; `IMPOSSIBLE` where it will not do."""
+        return int(self._up_to_date(shape).score[row])
+
     def use(self, scorer: Scorer) -> None:
         """Score by another scorer from now on."""
         self._scorer = scorer

@@ -20,7 +20,11 @@ from shoal.model.verdict import Verdict
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """What a cycle came to; `complete` is False where the budget ended it early."""
+    """What a cycle came to.
+
+    `complete` is False where there is more to decide now: the budget ended the cycle early, or a
+    start was taken back, so that its workload waits anew.
+    """
 
     decisions: tuple[Decision, ...]
     examined: tuple[Examined, ...]
@@ -36,8 +40,8 @@ def cycle(world: World, policy: Policy, now_us: int, seed: int, budget: Budget) 
     start = world.fleet.journal.checkpoint()
     try:
         run.retract_failed_starts()  # 1
-        run.answer_newcomers()  # 2
-        run.start_what_fits()  # 3
+        run.start_what_fits()  # 2
+        run.answer_newcomers()  # 3
     finally:
         world.fleet.rollback(start)
     return Cycle(tuple(run.decisions), tuple(run.examined), run.complete)
@@ -53,6 +57,8 @@ class _Run:
         self._budget = budget
         self._fresh = dict(world.waiting.fresh)
         """Rows that have gained room since the last complete cycle, or gain it in this one."""
+        self._settled: set[str] = set()
+        """Who waited and was started, or told why not, in this cycle."""
         self.decisions: list[Decision] = []
         self.examined: list[Examined] = []
         self.complete = True
@@ -62,23 +68,16 @@ class _Run:
         world = self._world
         for uid in sorted(world.failed):
             entry = world.entries[uid]
-            if entry.failed_pod is None:
+            if entry.failed_on is None:
                 continue
-            node = entry.held[entry.failed_pod].node
             for pod, placement in entry.held.items():
                 row = world.fleet.give_back(entry.request_of(pod), placement)
                 self._fresh[row] = None
-            self.decisions.append(Retract(f"retract/{uid}/{entry.attempt}", uid, node))
-
-    def answer_newcomers(self) -> None:
-        """2. Tell those who joined a sleeping group what the group was told."""
-        waiting = self._world.waiting
-        for group in sorted(waiting.unanswered, key=lambda group: group.members[0]):
-            if group.asleep and group.verdict is not None:
-                self._tell(tuple(sorted(group.unanswered)), group.verdict)
+            self.decisions.append(Retract(f"retract/{uid}/{entry.attempt}", uid, entry.failed_on))
+            self.complete = False
 
     def start_what_fits(self) -> None:
-        """3. Look at groups in the order of their first members, and start what fits.
+        """2. Look at groups in the order of their first members, and start what fits.
 
         These are the groups that are awake, and the sleepers for whom nodes have gained enough
         room. A group that starts one member is looked at again in the place of the next; where one
@@ -113,6 +112,7 @@ class _Run:
             self._let_wait(group, index, found)
             return False
         self.decisions.append(Start(f"start/{uid}/{entry.attempt + 1}", uid, found))
+        self._settled.add(uid)
         return True
 
     def _let_wait(self, group: Group, index: int, found: NoPlace) -> None:
@@ -121,11 +121,21 @@ class _Run:
         self.examined.append(Examined(uids[0], found.missing_pods))
         if group.verdict is None or group.verdict.cause != found.verdict.cause:
             self._tell(uids, found.verdict)
-        elif group.unanswered:
-            started = {uid for _, _, uid in group.members[:index]}
-            news = tuple(uid for uid in sorted(group.unanswered) if uid not in started)
-            if news:
-                self._tell(news, found.verdict)
+        else:
+            self._answer(group, found.verdict)
+
+    def answer_newcomers(self) -> None:
+        """3. Tell those who joined a sleeping group that was not looked at what it was told."""
+        for group in sorted(self._world.waiting.unanswered, key=lambda group: group.members[0]):
+            if group.asleep and group.verdict is not None:
+                self._answer(group, group.verdict)
+
+    def _answer(self, group: Group, verdict: Verdict) -> None:
+        """Tell the members of a group that were never told, and were not started just now."""
+        news = tuple(uid for uid in sorted(group.unanswered) if uid not in self._settled)
+        if news:
+            self._tell(news, verdict)
 
     def _tell(self, uids: tuple[str, ...], verdict: Verdict) -> None:
+        self._settled.update(uids)
         self.decisions.append(Wait(f"wait/{uids[0]}/{self._now_us}", uids, verdict))

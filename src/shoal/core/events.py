@@ -117,6 +117,15 @@ class PodEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class PodMoved:
+    """A running pod was ended where it was and runs at `placement` now."""
+
+    at_us: int
+    uid: str
+    placement: Placement
+
+
+@dataclass(frozen=True, slots=True)
 class StartFailed:
     """A planned pod did not start; `attempt` says which start of the workload is meant."""
 
@@ -147,7 +156,7 @@ class Examined:
 
 @dataclass(frozen=True, slots=True)
 class Cycled:
-    """A cycle with so many operations for its budget is over; `complete` if they sufficed."""
+    """A cycle with so many operations for its budget is over; `complete` if nothing is left."""
 
     at_us: int
     budget: int
@@ -164,7 +173,7 @@ class WorkloadRestored:
     attempt: int
     placements: tuple[Placement, ...]
     started: tuple[int, ...]
-    failed_pod: int | None
+    failed_on: str | None
     refused: tuple[str, ...]
 
 
@@ -209,6 +218,7 @@ Event = (
     | WorkloadEnded
     | PodStarted
     | PodEnded
+    | PodMoved
     | StartFailed
     | Decided
     | Cycled

@@ -138,7 +138,7 @@ def check_entry(world: World, entry: Entry) -> None:
         raise InvariantError(f"workload {uid} waits and holds something, or does neither")
     if not entry.started <= entry.held.keys():
         raise InvariantError(f"workload {uid}: a pod runs that holds nothing")
-    if (entry.failed_pod is not None) != (uid in world.failed):
+    if (entry.failed_on is not None) != (uid in world.failed):
         raise InvariantError(f"workload {uid}: its failed start is not on the list")
 
 

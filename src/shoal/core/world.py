@@ -40,7 +40,7 @@ class InvalidTransitionError(Exception):
 class Entry:
     """A workload in the world."""
 
-    __slots__ = ("attempt", "failed_pod", "group", "held", "refused", "started", "workload")
+    __slots__ = ("attempt", "failed_on", "group", "held", "refused", "started", "workload")
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
@@ -50,8 +50,8 @@ class Entry:
         """Where each pod is that runs or is planned, by its number."""
         self.started: set[int] = set()
         """Pods known to run; each of them holds something."""
-        self.failed_pod: int | None = None
-        """A pod that did not start as planned; the next cycle retracts the start."""
+        self.failed_on: str | None = None
+        """The node where a pod did not start as planned; the next cycle retracts the start."""
         self.refused: frozenset[str] = frozenset()
         """Nodes where a start failed, until they change; it is not planned there again."""
         self.group: Group | None = None
@@ -108,6 +108,8 @@ class World:
                 self._pod_started(event)
             case ev.PodEnded():
                 self._pod_ended(event)
+            case ev.PodMoved():
+                self._pod_moved(event)
             case ev.WorkloadAdopted():
                 self._adopted(event)
             case ev.StartFailed():
@@ -194,6 +196,7 @@ class World:
         lost = self.fleet.lost_devices.get(event.node, frozenset())
         if event.device in lost:
             row = self.fleet.set_lost_devices(event.node, lost - {event.device})
+            self._forget_refusals(event.node)
             if row is not None:
                 self.waiting.room_on(self.fleet, row)
 
@@ -228,7 +231,7 @@ class World:
             self.demand.arrived(pod_set.request, pod_set.count)
 
     def _adopted(self, event: ev.WorkloadAdopted) -> None:
-        if event.workload.uid in self.entries:
+        if event.workload.uid in self.entries or not event.placements:
             return
         entry = self.entries[event.workload.uid] = Entry(event.workload)
         self._learn(event.workload)
@@ -260,12 +263,21 @@ class World:
             self._remove(entry)
         self._give_back(entry, [placement])
 
+    def _pod_moved(self, event: ev.PodMoved) -> None:
+        entry = self.entries.get(event.uid)
+        pod = event.placement.pod
+        if entry is None or pod not in entry.started:
+            return
+        source = entry.held.pop(pod)
+        self._hold(entry, event.placement)
+        self._give_back(entry, [source])
+
     def _start_failed(self, event: ev.StartFailed) -> None:
         entry = self.entries.get(event.uid)
         if entry is None or entry.attempt != event.attempt or event.pod not in entry.held:
             return
-        if event.pod not in entry.started and entry.failed_pod is None:
-            entry.failed_pod = event.pod
+        if event.pod not in entry.started and entry.failed_on is None:
+            entry.failed_on = entry.held[event.pod].node
             self.failed[event.uid] = None
 
     def _remove(self, entry: Entry) -> None:
@@ -320,12 +332,12 @@ class World:
 
     def _retract(self, decision: Retract) -> None:
         entry = self._entry_for(decision, decision.workload)
-        if entry.failed_pod is None:
+        if entry.failed_on is None:
             raise InvalidTransitionError(f"{decision.key}: no start of the workload failed")
         placements = list(entry.held.values())
         entry.held.clear()
         entry.started.clear()
-        entry.failed_pod = None
+        entry.failed_on = None
         del self.failed[decision.workload]
         entry.refused |= {decision.node}
         self._refused_on.setdefault(decision.node, set()).add(decision.workload)
@@ -376,7 +388,7 @@ class World:
                 attempt=entry.attempt,
                 placements=tuple(placement for _, placement in sorted(entry.held.items())),
                 started=tuple(sorted(entry.started)),
-                failed_pod=entry.failed_pod,
+                failed_on=entry.failed_on,
                 refused=tuple(sorted(entry.refused)),
             )
         waiting = self.waiting
@@ -400,8 +412,8 @@ class World:
         for placement in event.placements:
             self._hold(entry, placement)
         entry.started.update(event.started)
-        if event.failed_pod is not None:
-            entry.failed_pod = event.failed_pod
+        if event.failed_on is not None:
+            entry.failed_on = event.failed_on
             self.failed[event.workload.uid] = None
         if not event.placements:
             self._wait(entry)

@@ -21,6 +21,14 @@ class Job:
 
     policy: str
     seed: int
+    learned: bool = False
+    moves_pct: int = 0
+
+    def run(self, trace: Trace) -> Run:
+        """Make the run."""
+        return run(
+            trace, self.policy, self.seed, learned=self.learned, moves_pct=self.moves_pct
+        )
 
 
 class WorkerLostError(Exception):
@@ -40,7 +48,7 @@ def run_all(
     if processes <= 1:
         runs = []
         for job in jobs:
-            runs.append(run(trace, job.policy, job.seed))
+            runs.append(job.run(trace))
             advance()
         return runs
     others = multiprocessing.active_children()
@@ -106,4 +114,4 @@ def _end_with_parent() -> None:
 
 
 def _work(job: Job) -> Run:
-    return run(_trace[0], job.policy, job.seed)
+    return job.run(_trace[0])

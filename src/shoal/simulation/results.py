@@ -26,6 +26,8 @@ class Run:
     """One run of a workload under a policy with a seed.
 
     `lacked` counts the pods that failed by what stood in their way; `seconds` is wall time.
+    `demand` says whether a policy that asks for it was given the demand or learned it, and `moves`
+    counts running pods that were moved.
     """
 
     workload: str
@@ -34,6 +36,8 @@ class Run:
     curves: Curves
     lacked: Mapping[Reason, int]
     seconds: float
+    demand: str = "given"
+    moves: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +58,12 @@ def as_json(run: Run) -> str:
             "workload": run.workload,
             "policy": run.policy,
             "seed": run.seed,
+            "demand": run.demand,
             "allocated_pct": _rounded(curves.allocated_pct),
             "fragmented_pct": _rounded(curves.fragmented_pct),
             "failed": {str(load): count for load, count in curves.failed.items()},
             "lacked": dict(sorted(run.lacked.items())),
+            "moves": run.moves,
             "seconds": round(run.seconds, 3),
         },
         ensure_ascii=False,

@@ -6,7 +6,7 @@ from time import perf_counter
 from shoal.bounds.prices import prices
 from shoal.core.decisions import Decision, Start, Wait
 from shoal.core.demand import TaskClass, merged
-from shoal.core.events import PricesSet, WorkloadEnded, WorkloadSubmitted
+from shoal.core.events import PodMoved, PricesSet, WorkloadEnded, WorkloadSubmitted
 from shoal.core.policies import Policy
 from shoal.core.policies.fgd import Fragmentation
 from shoal.model.verdict import Reason
@@ -22,8 +22,15 @@ ARRIVAL_US = 1_000_000
 """Virtual time between two arrivals. Nothing depends on it, because nothing ends."""
 
 
-def run(trace: Trace, policy: str, seed: int, *, learned: bool = False) -> Run:
-    """Submit the inflated trace pod by pod, and measure after each what the fleet came to."""
+def run(
+    trace: Trace, policy: str, seed: int, *, learned: bool = False, moves_pct: int = 0
+) -> Run:
+    """Submit the inflated trace pod by pod, and measure after each what the fleet came to.
+
+    The policy `fragmentation` is given the trace's demand, or has to learn it from the arrivals.
+    For a pod that fits nowhere running pods may be moved, altogether at most `moves_pct` percent of
+    those that run at the time.
+    """
     start = perf_counter()
     demand = task_classes(trace)
     priced = policy == "fragmentation"
@@ -33,6 +40,7 @@ def run(trace: Trace, policy: str, seed: int, *, learned: bool = False) -> Run:
         time.feed(PricesSet(0, prices(trace.nodes, expected)))
     fragmentation = Fragmentation(time.world.fleet, demand)
     meter = Meter(capacity_milli(trace.nodes))
+    mover = Mover(time, moves_pct)
     lacked: Counter[Reason] = Counter()
     asked = [demand_milli(pod.request) for pod in trace.pods]
     pod_sets = [(PodSet("pod", 1, pod.request),) for pod in trace.pods]
@@ -42,6 +50,8 @@ def run(trace: Trace, policy: str, seed: int, *, learned: bool = False) -> Run:
         uid = f"{trace.pods[index].name}/{number}"
         time.feed(WorkloadSubmitted(now_us, Workload(uid, pod_sets[index], created_us=now_us)))
         obstacle = _obstacle(time.turn())
+        if obstacle is not None and mover.make_room(uid):
+            obstacle = _obstacle(time.turn())
         if obstacle is None:
             allocated_milli += asked[index]
         else:
@@ -52,7 +62,38 @@ def run(trace: Trace, policy: str, seed: int, *, learned: bool = False) -> Run:
             asked[index], allocated_milli, numerator / denominator, failed=obstacle is not None
         )
     seconds = perf_counter() - start
-    return Run(trace.workload, policy, seed, meter.curves(), lacked, seconds)
+    return Run(
+        trace.workload,
+        policy,
+        seed,
+        meter.curves(),
+        lacked,
+        seconds,
+        demand="learned" if priced and learned else "given",
+        moves=mover.moves,
+    )
+
+
+class Mover:
+    """Carries out moves that make room, as long as they stay under their share of what runs."""
+
+    def __init__(self, time: VirtualTime, most_pct: int) -> None:
+        self._time = time
+        self._most_pct = most_pct
+        self.moves = 0
+        """Moves so far."""
+
+    def make_room(self, uid: str) -> bool:
+        """Move running pods so that the waiting pod `uid` fits; whether that was possible."""
+        if not self._most_pct:
+            return False
+        running = len(self._time.world.entries) - 1
+        left = self._most_pct * running // 100 - self.moves
+        moves = self._time.propose_moves(uid, left)
+        for move in moves:
+            self._time.feed(PodMoved(self._time.now_us, move.uid, move.target))
+        self.moves += len(moves)
+        return bool(moves)
 
 
 def _obstacle(decisions: tuple[Decision, ...]) -> Reason | None:

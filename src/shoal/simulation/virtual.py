@@ -7,6 +7,7 @@ from heapq import heappop, heappush
 
 from shoal.bounds.prices import prices
 from shoal.core.decisions import Decision, Start
+from shoal.core.defragment import Move, propose
 from shoal.core.events import Event, NodeSeen, PodStarted, PricesSet
 from shoal.core.policies import Policy
 from shoal.core.world import World
@@ -27,6 +28,7 @@ class VirtualTime:
     ) -> None:
         self.now_us = 0
         self._learns = learns
+        self._policy, self._seed = policy, seed
         self.world = World()
         self._loop = Loop(self.world, policy, seed, self, NoRecorder())
         self._due: list[tuple[int, int, Event]] = []
@@ -51,6 +53,10 @@ class VirtualTime:
         while self._due and self._due[0][0] <= self.now_us:
             self._loop.feed(heappop(self._due)[2])
         self._loop.feed(event)
+
+    def propose_moves(self, uid: str, most: int) -> tuple[Move, ...]:
+        """Return moves of running pods after which the waiting pod `uid` would fit."""
+        return propose(self.world, self._policy, self._seed, uid, most)
 
     def turn(self) -> tuple[Decision, ...]:
         """Let the loop decide now, and return what was decided and has come true."""
