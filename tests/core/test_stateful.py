@@ -27,9 +27,12 @@ from shoal.model.request import (
     TolerationOperator,
 )
 from shoal.model.workload import Outcome, Placement, PodSet, Workload
-from tests.core.build import DEMAND, SEED, device, divided
+from tests.core.build import DEMAND, SEED, device, divided, share, whole
+from tests.core.build import node as node_of
 
-NAMES = [f"n{i}" for i in range(6)]
+NAMES = [f"n{i}" for i in range(4)]
+LASTING = ["lasting0", "lasting1"]
+"""Nodes that stay, so that there is somewhere to run."""
 ZONES = ["a", "b"]
 TAINT = Taint("kept", TaintEffect.NO_SCHEDULE)
 
@@ -84,8 +87,13 @@ def requests(draw: st.DrawFn) -> Request:
     )
 
 
+plain = st.sampled_from([whole(1), whole(2), share(300), share(500, 20), Request(2000)])
+"""Requests that often meet their like, and find a place where there is room."""
+
 pod_sets = st.lists(
-    st.builds(PodSet, st.just("set"), st.integers(1, 3), requests()), min_size=1, max_size=2
+    st.builds(PodSet, st.just("set"), st.integers(1, 3), st.one_of(plain, plain, requests())),
+    min_size=1,
+    max_size=2,
 ).map(tuple)
 
 
@@ -103,6 +111,8 @@ class CoreMachine(RuleBasedStateMachine):
         self.carried_out: set[str] = set()
         self.time = 0
         self.numbers = 0
+        for lasting in LASTING:
+            self.loop.feed(ev.NodeSeen(0, node_of(lasting, 2, cpu=8, labels={"zone": "a"})))
 
     def record(self, event: ev.Event) -> None:
         """Be the recorder."""
@@ -139,29 +149,41 @@ class CoreMachine(RuleBasedStateMachine):
         """A node is gone."""
         self.loop.feed(ev.NodeLost(self.now(), name))
 
-    @rule(name=st.sampled_from(NAMES), cordoned=st.booleans())
+    @rule(name=st.sampled_from(NAMES + LASTING), cordoned=st.booleans())
     def node_cordoned(self, name: str, cordoned: bool) -> None:
         """A node is closed or opened."""
         self.loop.feed(ev.NodeCordoned(self.now(), name, cordoned))
 
-    @rule(name=st.sampled_from(NAMES), number=st.integers(0, 3), lost=st.booleans())
+    @rule(name=st.sampled_from(NAMES + LASTING), number=st.integers(0, 3), lost=st.booleans())
     def device_changes(self, name: str, number: int, lost: bool) -> None:
         """A device breaks or works again."""
         event = ev.DeviceLost if lost else ev.DeviceReturned
         self.loop.feed(event(self.now(), name, f"{name}/{number}"))
 
-    @rule(allowed=st.sets(st.sampled_from(NAMES)))
+    @rule(allowed=st.sets(st.sampled_from(NAMES + LASTING)))
     def mask_set(self, allowed: set[str]) -> None:
         """An adapter says where pods with a mask may run."""
         self.loop.feed(ev.MaskSet(self.now(), "m", tuple(sorted(allowed))))
 
     @rule(sets=pod_sets, priority=st.integers(0, 2))
     def submitted(self, sets: tuple[PodSet, ...], priority: int) -> None:
-        """A workload arrives."""
+        """A workload arrives, and is decided upon."""
+        self.submit(sets, priority)
+        self.turn(1000)
+
+    def submit(self, sets: tuple[PodSet, ...], priority: int) -> None:
+        """Feed an arrival."""
         self.numbers += 1
         uid = f"w{self.numbers}"
         workload = Workload(uid, sets, priority=priority, created_us=self.now())
         self.loop.feed(ev.WorkloadSubmitted(self.time, workload))
+
+    @rule(data=st.data(), priority=st.integers(0, 2))
+    def submitted_alike(self, data: st.DataObject, priority: int) -> None:
+        """A workload arrives that asks for the same as one that is here."""
+        uid = self.some(data, *State)
+        if uid is not None:
+            self.submit(self.world.entries[uid].workload.pod_sets, priority)
 
     @rule(request=requests(), name=st.sampled_from(NAMES))
     def adopted(self, request: Request, name: str) -> None:
@@ -197,17 +219,24 @@ class CoreMachine(RuleBasedStateMachine):
         if uid is not None:
             self.loop.feed(ev.PodStarted(self.now(), uid, pod))
 
-    @rule(data=st.data(), pod=st.integers(0, 5), late=st.integers(0, 1))
-    def start_failed(self, data: st.DataObject, pod: int, late: int) -> None:
-        """A pod does not start as planned; news of an earlier attempt may come late."""
+    @rule(data=st.data(), late=st.booleans(), gone=st.booleans())
+    def start_failed(self, data: st.DataObject, late: bool, gone: bool) -> None:
+        """A pod does not start as planned, and may be gone at once; old news may come late."""
         uid = self.some(data, State.STARTING, State.RUNNING)
         if uid is not None:
-            attempt = self.world.entries[uid].attempt - late
-            self.loop.feed(ev.StartFailed(self.now(), uid, attempt, pod))
+            entry = self.world.entries[uid]
+            pod = data.draw(st.sampled_from(sorted(entry.held)))
+            self.loop.feed(ev.StartFailed(self.now(), uid, entry.attempt - late, pod))
+            if gone:
+                self.loop.feed(ev.PodEnded(self.now(), uid, pod))
 
     @rule(budget=st.sampled_from([1, 3, 1000, 1000]))
+    def decided(self, budget: int) -> None:
+        """A cycle runs, with whatever budget."""
+        self.turn(budget)
+
     def turn(self, budget: int) -> None:
-        """A cycle runs: the world is the same after it, and a second one has nothing to add."""
+        """Run a cycle: the world is the same after it, and a second one has nothing to add."""
         before = {name: array.copy() for name, array in self.world.fleet.arrays().items()}
         came = cycle(self.world, self.policy, self.now(), SEED, Budget(budget))
         for name, array in self.world.fleet.arrays().items():
