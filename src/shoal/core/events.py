@@ -117,6 +117,15 @@ class PodEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class PodMoved:
+    """A running pod was ended where it was and runs at `placement` now."""
+
+    at_us: int
+    uid: str
+    placement: Placement
+
+
+@dataclass(frozen=True, slots=True)
 class StartFailed:
     """A planned pod did not start; `attempt` says which start of the workload is meant."""
 
@@ -209,6 +218,7 @@ Event = (
     | WorkloadEnded
     | PodStarted
     | PodEnded
+    | PodMoved
     | StartFailed
     | Decided
     | Cycled

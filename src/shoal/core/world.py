@@ -108,6 +108,8 @@ class World:
                 self._pod_started(event)
             case ev.PodEnded():
                 self._pod_ended(event)
+            case ev.PodMoved():
+                self._pod_moved(event)
             case ev.WorkloadAdopted():
                 self._adopted(event)
             case ev.StartFailed():
@@ -260,6 +262,15 @@ class World:
         if not entry.held:
             self._remove(entry)
         self._give_back(entry, [placement])
+
+    def _pod_moved(self, event: ev.PodMoved) -> None:
+        entry = self.entries.get(event.uid)
+        pod = event.placement.pod
+        if entry is None or pod not in entry.started:
+            return
+        source = entry.held.pop(pod)
+        self._hold(entry, event.placement)
+        self._give_back(entry, [source])
 
     def _start_failed(self, event: ev.StartFailed) -> None:
         entry = self.entries.get(event.uid)
