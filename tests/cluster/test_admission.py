@@ -194,6 +194,9 @@ def test_K03_ways_round_the_queue_in_the_pod_are_refused(
     assert "shoal.dev/plan is written by Shoal" in said(annotations={"shoal.dev/plan": "x"})  # (h)
     assert "no queue of this namespace" in said(annotations={"shoal.dev/queue": "r"})  # (i)
     assert "the pod's annotations" in said(labels={"shoal.dev/queue": "r"})
+    limits = {"resources": {"limits": {"deviceclass.resource.kubernetes.io/gpu.nvidia.com": "1"}}}
+    named = [{"name": "c", "image": "none", **limits}]
+    assert "write the vendor's resource" in said(devices=0, containers=named)
     # None of them exists, so none of them runs.
     assert user.find(POD, "round", MANAGED) is None
 
@@ -259,16 +262,25 @@ def test_K09_d_names_of_queues(admission: Admission) -> None:
     assert "default" in sentence
 
 
+def a_namespace(**labels: str) -> Body:
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": "odd", "labels": labels},
+    }
+
+
 def test_labels_of_namespaces_are_spelt_right(admission: Admission, api: Client) -> None:
-    for label, value in (("mode", "manged"), ("channel", "plugin")):
-        body = {
-            "apiVersion": "v1",
-            "kind": "Namespace",
-            "metadata": {"name": "odd", "labels": {f"shoal.dev/{label}": value}},
-        }
-        assert f"shoal.dev/{label} is" in admission.refusal(body)
+    odd = {"shoal.dev/mode": "manged", "shoal.dev/channel": "plugin"}
+    for label, value in odd.items():
+        body = a_namespace(**{label: value})
+        assert f"{label} is" in admission.refusal(body)
     with pytest.raises(ApiError, match="observe or manage"):
         api.patch("v1/Namespace", "default", {"metadata": {"labels": {"shoal.dev/mode": "on"}}})
+
+
+def test_K09_e_kubernetes_itself_refuses_other_scripts_in_labels(admission: Admission) -> None:
+    assert "a valid label must" in admission.refusal(a_namespace(team="\u00c9quipe-1"))
 
 
 def release(api: Client, shoal: Client, name: str, uuids: list[str], node: str) -> None:

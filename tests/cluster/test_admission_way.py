@@ -29,20 +29,6 @@ def webhook(admission: Admission, name: str) -> Iterator[Process]:
     process.kill()
 
 
-def administer(cluster: Cluster, user: str) -> None:
-    """Give the scheduler all rights; its own are a matter of its own tests."""
-    rbac = "rbac.authorization.k8s.io"
-    cluster.api.apply(
-        {
-            "apiVersion": f"{rbac}/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": "scheduler"},
-            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "cluster-admin"},
-            "subjects": [{"apiGroup": rbac, "kind": "User", "name": user}],
-        }
-    )
-
-
 def completed(api: Client, name: str, namespace: str) -> None:
     def done(body: dict[str, dict[str, list[dict[str, str]]]]) -> bool:
         return any(each["type"] == "Complete" for each in body["status"].get("conditions", []))
@@ -56,10 +42,10 @@ def test_pods_are_admitted_planned_and_run_on_both_channels_and_then_released(
     api = cluster.api
     cluster.fake_nodes.add("gpu", count=2, devices=4)
     cluster.fake_nodes.add("dra", count=2, devices=4, channels=["dra"])
-    administer(cluster, ACCOUNT)
     with Admission(cluster) as admission:
         admission.stop()
         admission.grant("webhook", WEBHOOK)
+        admission.grant("scheduler", ACCOUNT)
         with webhook(admission, "webhook"):
             admission.wait_until_it_acts()
             shoal = Shoal(cluster, kubeconfig=cluster.user(ACCOUNT))

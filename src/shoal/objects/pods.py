@@ -276,17 +276,18 @@ def _models(
     catalog: Catalog, rules: Rules, annotations: Annotations, asked: _Asked
 ) -> tuple[tuple[Accelerator, ...], bool] | tuple[Refusal, bool]:
     """The accelerators that will do, and whether anything but the vendor narrows them."""
-    models = [m for m in catalog.models if not asked.vendor or m.vendor == asked.vendor]
+    vendor = asked.vendor
+    models = [model for model in catalog.models if vendor in ("", model.vendor)]
     narrowed = False
     for names in (rules.accelerators, *(ask.accelerators for ask in asked.asks)):
         if names:
             models, narrowed = _named(models, names), True
-    known = {name for model in catalog.models for name in (model.name, *model.groups)}
-    for word in annotations.accelerators:
-        if word not in known:
-            near = ", ".join(nearest(word, known))
-            return refuse(RefusalCode.UNKNOWN_ACCELERATOR, ACCELERATORS, word, near=near), False
     if annotations.accelerators:
+        known = {name for model in catalog.models for name in (model.name, *model.groups)}
+        for word in annotations.accelerators:
+            if word not in known:
+                near = ", ".join(nearest(word, known))
+                return refuse(RefusalCode.UNKNOWN_ACCELERATOR, ACCELERATORS, word, near=near), False
         models, narrowed = _named(models, annotations.accelerators), True
     if annotations.links:
         kinds = {link.kind for model in catalog.models for link in model.links}

@@ -29,6 +29,7 @@ class Rule(StrEnum):
     RECREATE = "recreate"
     NO_DEVICE_VARIABLES = "no-device-variables"
     NO_FOREIGN_MARKS = "no-foreign-marks"
+    NO_CLASS_NAMES = "no-class-names"
     NO_CLAIM_OF_OTHERS = "no-claim-of-others"
     CLAIM_NAMES = "claim-names"
     MODE = "mode"
@@ -87,6 +88,10 @@ _ENGLISH: Final[Mapping[Rule, str]] = {
         "metadata: marks by which another scheduler notes allocations, or is told to skip a pod,"
         " do not count here; leave them out"
     ),
+    Rule.NO_CLASS_NAMES: (
+        "resources.limits: names of deviceclass.resource.kubernetes.io/ go round Shoal's plan;"
+        " write the vendor's resource, such as nvidia.com/gpu"
+    ),
     Rule.NO_CLAIM_OF_OTHERS: (
         "spec.resourceClaims: claims whose names end in .shoal.dev are made by Shoal for one pod;"
         " write the devices under resources.limits instead"
@@ -143,6 +148,10 @@ _CHINESE: Final[Mapping[Rule, str]] = {
         "请删去，并在 resources.limits 中写所需的设备"
     ),
     Rule.NO_FOREIGN_MARKS: "metadata：其他调度器记录分配或跳过 Pod 的标记在这里无效；请删去",
+    Rule.NO_CLASS_NAMES: (
+        "resources.limits：deviceclass.resource.kubernetes.io/ 下的名称绕过了 Shoal 的规划；"
+        "请写厂商的资源名，例如 nvidia.com/gpu"
+    ),
     Rule.NO_CLAIM_OF_OTHERS: (
         "spec.resourceClaims：名称以 .shoal.dev 结尾的申领由 Shoal 为某个 Pod 创建；"
         "请改在 resources.limits 中写所需的设备"

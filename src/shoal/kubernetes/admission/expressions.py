@@ -24,6 +24,9 @@ DEVICE_VARIABLES: Final = (
 )
 """Variables by which vendors' container runtimes hand out devices without being asked to."""
 
+CLASS_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
+"""Resource names that ask for any DeviceClass, whatever the catalogue knows (KEP-5004)."""
+
 _HARMLESS_DEVICES: Final = ("", "none", "void")
 """Values by which they hand out nothing; an empty one is not sent at all."""
 
@@ -49,7 +52,7 @@ def device_name(names: Names, variable: str) -> str:
     patterns = [pattern.pattern for pattern, name in names.patterns if name.place is Place.LIMITS]
     # CEL's expressions are RE2, which writes groups as Python does.
     anyone = "|".join(re.sub(r"\(\?P<\w+>", "(", pattern) for pattern in patterns)
-    tests = [f"{variable} in {listed(exact)}"]
+    tests = [f"{variable} in {listed(exact)}", f"{variable}.startsWith({text(CLASS_PREFIX)})"]
     if anyone:
         tests.append(f"{variable}.matches({text(f'^({anyone})$')})")
     return any_of(*tests)
@@ -70,6 +73,14 @@ def limits_ask(names: Names) -> str:
     return any_container(
         "has(c.resources) && has(c.resources.limits) && c.resources.limits.exists(k, "
         f"{device_name(names, 'k')} && string(c.resources.limits[k]) != '0')"
+    )
+
+
+def asks_by_class() -> str:
+    """Whether a container's limits name a DeviceClass."""
+    return any_container(
+        "has(c.resources) && has(c.resources.limits) && "
+        f"c.resources.limits.exists(k, k.startsWith({text(CLASS_PREFIX)}))"
     )
 
 

@@ -171,6 +171,7 @@ def _form(scope: Scope) -> list[Manifest]:
             _held(scope, Rule.NO_FOREIGN_MARKS, _no_key(field, f"k.matches({_foreign()})"))
             for field in ("annotations", "labels")
         ),
+        _held(scope, Rule.NO_CLASS_NAMES, f"!{cel.asks_by_class()}"),
         _held(scope, Rule.NO_CLAIM_OF_OTHERS, _own_claim()),
     ]
     matches = _matches(scope.managed(), "CREATE", "pods")
