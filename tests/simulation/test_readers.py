@@ -55,7 +55,7 @@ def test_openb_lists_become_nodes_and_requests(tmp_path: Path) -> None:
     ]
     assert [p.request.devices for p in trace.pods] == [
         DeviceRequest(1, whole=True),
-        DeviceRequest(1, whole=False, compute_milli=460, accelerators=("G2", "P100")),
+        DeviceRequest(1, whole=False, compute_milli=460, accelerators=("P100", "G2")),
         DeviceRequest(0, whole=True),
         DeviceRequest(4, whole=True, accelerators=("G2",)),
     ]
@@ -72,10 +72,23 @@ def test_a_share_may_be_joined_by_others_until_the_device_is_full(tmp_path: Path
 
 
 def test_the_same_choice_of_accelerators_is_the_same_request(tmp_path: Path) -> None:
-    nodes = write(tmp_path, "nodes.csv", GOOD_NODES)
+    nodes = write(tmp_path, "nodes.csv", NODES + "n,1,1,1,G2\n")
     rows = "a,1,1,1,500,G2|P100|G2\nb,1,1,1,500,P100|G2\n"
-    pods = read_pods(write(tmp_path, "pods.csv", OPENB_PODS + rows), read_nodes(nodes), nodes)
+    header = PODS.replace("\n", ",accelerators\n")
+    pods = read_pods(write(tmp_path, "pods.csv", header + rows), read_nodes(nodes), nodes)
     assert pods[0].request == pods[1].request
+
+
+def test_openb_choices_written_in_two_ways_are_two_as_in_the_published_classes(
+    tmp_path: Path,
+) -> None:
+    nodes = write(tmp_path, "nodes.csv", GOOD_NODES)
+    rows = "a,1,1,1,500,G2|P100|P100\nb,1,1,1,500,G2|P100\n"
+    pods = read_pods(write(tmp_path, "pods.csv", OPENB_PODS + rows), read_nodes(nodes), nodes)
+    assert [pod.request.devices.accelerators for pod in pods] == [
+        ("G2", "P100", "P100"),
+        ("G2", "P100"),
+    ]
 
 
 def test_lists_of_five_columns_and_of_all_columns_are_read(tmp_path: Path) -> None:

@@ -96,6 +96,11 @@ COMMANDS = (
         "Show how many devices there are, and who holds them.",
     ),
     (
+        "up",
+        "shoal.cli.up:up",
+        "Run a living platform on a simulated fleet.",
+    ),
+    (
         "webhook",
         "shoal.cli.webhook:webhook",
         "The process that API servers ask about new pods.",

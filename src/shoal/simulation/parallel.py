@@ -26,9 +26,7 @@ class Job:
 
     def run(self, trace: Trace) -> Run:
         """Make the run."""
-        return run(
-            trace, self.policy, self.seed, learned=self.learned, moves_pct=self.moves_pct
-        )
+        return run(trace, self.policy, self.seed, learned=self.learned, moves_pct=self.moves_pct)
 
 
 class WorkerLostError(Exception):

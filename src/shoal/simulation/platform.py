@@ -126,40 +126,37 @@ class Platform:
 
     def run_until(self, end_us: int, stop: Flag | None = None) -> None:
         """Let time pass to `end_us` as fast as it can, or until somebody sets `stop`."""
-        while not (stop and stop.is_set()) and self._tick(end_us):
+        stop = stop or Flag()
+        while not stop.is_set() and self._tick(end_us):
             pass
-        if not (stop and stop.is_set()):
+        if not stop.is_set():
             self._step(end_us, self.embedded.due(end_us))
 
-    def live(self, speed: float, stop: Flag, on_clock: Callable[[int], None]) -> None:
-        """Let time pass `speed` times as fast as outside, until somebody sets `stop`.
+    def live(self, clock: "Clock", stop: Flag, end_us: int | None = None) -> None:
+        """Let time pass as a clock says, until `end_us`, or until somebody stops it.
 
-        `on_clock` is told what time it is, whenever something may have happened. Whoever sets
-        `stop` rings at the inbox, too.
+        To stop it, set `stop` and ring at the inbox.
         """
-        from_us, from_s = self.now_us, monotonic()
         while not stop.is_set():
-            clock_us = from_us + int((monotonic() - from_s) * speed * 1e6)
-            while not stop.is_set() and self._tick(clock_us):
-                clock_us = from_us + int((monotonic() - from_s) * speed * 1e6)
-                if clock_us - self.now_us > BEHIND_S * speed * 1e6:
-                    from_us, from_s, clock_us = self.now_us, monotonic(), self.now_us
-                on_clock(clock_us)
-            if len(self.inbox):
-                self._step(clock_us, self.embedded.due(clock_us))
-            on_clock(clock_us)
-            self.inbox.wait(self._pause_s(clock_us, speed))
+            now_us = clock.now_us() if end_us is None else min(end_us, clock.now_us())
+            if self._tick(now_us):
+                clock.wait_for(self.now_us)
+            elif len(self.inbox) or now_us == end_us:
+                now_us = max(self.now_us, now_us)
+                self._step(now_us, self.embedded.due(now_us))
+                if now_us == end_us:
+                    return
+            else:
+                self.inbox.wait(self._pause_s(clock))
 
     def close(self) -> None:
         """Answer nobody any more, and leave everything safe."""
         self.inbox.close()
         self._recorder.close()
 
-    def _pause_s(self, clock_us: int, speed: float) -> float:
+    def _pause_s(self, clock: "Clock") -> float:
         next_us = self.embedded.next_due_us()
-        if next_us is None:
-            return IDLE_S
-        return min(IDLE_S, max(0.0, (_tick_of(next_us) - clock_us) / speed / 1e6))
+        return IDLE_S if next_us is None else clock.until_s(_tick_of(next_us))
 
     def _tick(self, clock_us: int) -> bool:
         """Take the next step that is due; False where none is due up to `clock_us`."""
@@ -174,6 +171,31 @@ class Platform:
         decisions = self._writer.step(now_us, events)
         self.now_us = now_us
         return decisions
+
+
+class Clock:
+    """A clock that runs `speed` times as fast as the one outside, from `begin_us` on.
+
+    Where the work cannot follow, it waits for it.
+    """
+
+    def __init__(self, begin_us: int, speed: float) -> None:
+        self._speed = speed
+        self._from = (begin_us, monotonic())
+
+    def now_us(self) -> int:
+        """Return the time."""
+        from_us, from_s = self._from
+        return from_us + int((monotonic() - from_s) * self._speed * 1e6)
+
+    def wait_for(self, reached_us: int) -> None:
+        """Set the clock back to what was reached, if it is too far ahead of it."""
+        if self.now_us() - reached_us > BEHIND_S * self._speed * 1e6:
+            self._from = (reached_us, monotonic())
+
+    def until_s(self, at_us: int) -> float:
+        """Return how long to sleep until a time, at most."""
+        return min(IDLE_S, max(0.0, (at_us - self.now_us()) / self._speed / 1e6))
 
 
 def _tick_of(at_us: int) -> int:

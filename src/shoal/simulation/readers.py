@@ -7,7 +7,8 @@ its lists become Shoal's words:
   The trace says nothing of GPU memory, so leaves have none, requests ask for none, and it never
   binds.
 - `num_gpu` GPUs of 1,000 `gpu_milli` are whole devices; one of less is a share of one device.
-- `gpu_spec` lists the accelerators that will do; `memory_mib` is host memory.
+- `gpu_spec` lists the accelerators that will do; `memory_mib` is host memory. A list that is
+  written in two ways stays two, because the published classes tell them apart.
 - How many pods a node may run is not in the lists and never binds.
 - `qos`, `pod_phase` and the times are not used.
 """
@@ -230,7 +231,7 @@ def _plain_request(row: Row) -> Request:
         whole=whole,
         memory_mib=memory_mib,
         compute_milli=0 if whole else compute_milli,
-        accelerators=_accelerators(row, "accelerators", asked=count),
+        accelerators=tuple(sorted(set(_accelerators(row, "accelerators", asked=count)))),
     )
     return _request(row, devices)
 
@@ -244,15 +245,12 @@ def _request(row: Row, devices: DeviceRequest) -> Request:
 
 
 def _accelerators(row: Row, column: str, *, asked: int) -> tuple[str, ...]:
-    """Return the accelerators joined by `|` in `column`, each once.
-
-    They are sorted, so that the same choice is the same request however it is written.
-    """
+    """Return the accelerators joined by `|` in `column`, as they are written."""
     if not row.has(column):
         return ()
     if not asked:
         raise row.bad(column, "expected nothing, because no device is asked for.")
-    names = {name.strip() for name in row.text(column).split("|")}
+    names = tuple(name.strip() for name in row.text(column).split("|"))
     if "" in names:
         raise row.bad(column, f'expected names joined by "|", found {shown(row.values[column])}.')
-    return tuple(sorted(names))
+    return names

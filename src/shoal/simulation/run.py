@@ -22,9 +22,7 @@ ARRIVAL_US = 1_000_000
 """Virtual time between two arrivals. Nothing depends on it, because nothing ends."""
 
 
-def run(
-    trace: Trace, policy: str, seed: int, *, learned: bool = False, moves_pct: int = 0
-) -> Run:
+def run(trace: Trace, policy: str, seed: int, *, learned: bool = False, moves_pct: int = 0) -> Run:
     """Submit the inflated trace pod by pod, and measure after each what the fleet came to.
 
     The policy `fragmentation` is given the trace's demand, or has to learn it from the arrivals.

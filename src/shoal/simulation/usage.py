@@ -35,23 +35,30 @@ def uses(chance: Chance, world: World, story: Story, now_us: int) -> list[Use]:
         for pod, placement in sorted(entry.held.items()):
             asked = entry.request_of(pod).devices
             if placement.leaves:
-                room_mib = _room_mib(world, placement, asked)
-                found.append(_use(chance, life, placement, room_mib, now_us))
+                room = _room(world, placement, asked)
+                found.append(_use(chance, life, placement, room, now_us))
     return found
 
 
-def _room_mib(world: World, placement: Placement, asked: DeviceRequest) -> int:
-    """Return the memory of all leaves that a pod may fill."""
-    if asked.memory_mib and not asked.whole:
-        return asked.memory_mib * asked.count
+def _room(world: World, placement: Placement, asked: DeviceRequest) -> tuple[float, int]:
+    """Return the part of each leaf's compute that a pod may use, and its memory on all of them."""
     fleet = world.fleet
     row = fleet.row_of[placement.node]
-    names = fleet.leaves[row]
-    return sum(int(fleet.leaf_memory[row, names.index(leaf)]) for leaf in placement.leaves)
+    columns = [fleet.leaves[row].index(leaf) for leaf in placement.leaves]
+    memory_mib = sum(int(fleet.leaf_memory[row, column]) for column in columns)
+    if asked.whole:
+        return 1.0, memory_mib
+    compute_milli = int(fleet.leaf_compute[row, columns[0]])
+    some = 0 < asked.compute_milli < compute_milli
+    part = asked.compute_milli / compute_milli if some else 1.0
+    return part, asked.memory_mib * asked.count or memory_mib
 
 
-def _use(chance: Chance, life: Life, placement: Placement, room_mib: int, now_us: int) -> Use:
+def _use(
+    chance: Chance, life: Life, placement: Placement, room: tuple[float, int], now_us: int
+) -> Use:
     workload = life.workload
+    part, room_mib = room
     running_s = max(0.0, (now_us - (life.running_us or now_us)) / 1e6)
     name = f"{workload.uid}\0{placement.pod}"
     busy = _BUSY[workload.type](chance, name, now_us / 1e6, running_s)
@@ -64,7 +71,7 @@ def _use(chance: Chance, life: Life, placement: Placement, room_mib: int, now_us
         placement.pod,
         placement.node,
         placement.leaves,
-        round(100 * min(1.0, max(0.0, busy)), 1),
+        round(100 * part * min(1.0, max(0.0, busy)), 1),
         memory_mib,
     )
 

@@ -1,0 +1,344 @@
+"""`shoal up`: a living platform in one process, on a simulated fleet."""
+
+import os
+import re
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from threading import Event as Flag
+from threading import Thread
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from shoal.cli.errors import CannotError, UsageError
+from shoal.cli.state import state_folder
+
+if TYPE_CHECKING:
+    from shoal.core.events import Event
+    from shoal.loop.doors import Doors
+    from shoal.model.node import Node
+    from shoal.server.standing import Standing
+    from shoal.simulation.platform import BegunWith, Platform
+    from shoal.simulation.tally import Tally
+
+HIGHEST = "max"
+DEFAULT_SEED = 1
+DEFAULT_POLICY = "fragmentation"
+
+FOLLOW_S = 0.05
+"""The replica reads on so often."""
+
+DRAW_S = 0.25
+"""The screen is drawn so often."""
+
+CHUNK_US = 60_000_000
+"""At the highest speed, time between two looks at what people ask."""
+
+_SPEED = re.compile(r"([0-9]+(?:\.[0-9]+)?)x?")
+_LENGTH = re.compile(r"([0-9]+)(m|h|d)")
+_UNIT_US = {"m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
+
+
+def up(
+    *,
+    fleet: Annotated[Path | None, Parameter(name="--fleet")] = None,
+    demo: Annotated[bool, Parameter(name="--demo", negative="")] = False,
+    queues: Annotated[tuple[Path, ...], Parameter(name="--queues", negative="")] = (),
+    speed: Annotated[str | None, Parameter(name="--speed")] = None,
+    length: Annotated[str | None, Parameter(name="--for")] = None,
+    state: Annotated[Path | None, Parameter(name="--state")] = None,
+    seed: Annotated[int | None, Parameter(name="--seed")] = None,
+    no_screen: Annotated[bool, Parameter(name="--no-screen", negative="")] = False,
+) -> None:
+    """Run a living platform: a simulated fleet, its work, and every decision about it.
+
+    It answers the other commands on a socket of yours, and goes on where it was stopped. Without a
+    terminal, and without --no-screen, it runs one simulated day at the highest speed and says what
+    that came to.
+
+    Parameters
+    ----------
+    fleet
+        Nodes, as simulate reads them; otherwise 24 nodes of three accelerators.
+    demo
+        Let an organisation with six teams send its work through the day.
+    queues
+        Files or folders with pools and queues.
+    speed
+        How fast time passes: 1x, 60x, or max. It is 1x unless given.
+    length
+        Stop after so much of the platform's time, such as 90m, 24h or 7d.
+    state
+        Folder of the platform's state; otherwise SHOAL_STATE, or the one of this user.
+    seed
+        Everything that happens by chance comes from it.
+    no_screen
+        Draw nothing and run until stopped, for scripts.
+    """
+    by_itself = not no_screen and not sys.stdout.isatty()
+    factor = _speed(speed or (HIGHEST if by_itself else "1x"))
+    length_us = _length("24h" if by_itself and length is None else length)
+    with ExitStack() as stack:
+        if by_itself and state is None and "SHOAL_STATE" not in os.environ:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shoal-")))
+        else:
+            folder = state_folder(state)
+        what = _begun_with(folder, fleet, seed, demo=demo)
+        if by_itself:
+            _run_by_itself(folder, what, factor, length_us)
+        else:
+            live = _Live(folder, what, factor, length_us, screen=not no_screen)
+            live.run(queues, speed or "1x")
+
+
+def _speed(text: str) -> float | None:
+    """Return how fast time passes, None for as fast as it can. Raises UsageError."""
+    match = _SPEED.fullmatch(text)
+    if text == HIGHEST:
+        return None
+    if not match or not 0 < float(match[1]) <= 100_000:
+        raise UsageError(f'--speed expects 1x, 60x or such, or max, found "{text}".')
+    return float(match[1])
+
+
+def _length(text: str | None) -> int | None:
+    if text is None:
+        return None
+    match = _LENGTH.fullmatch(text)
+    if not match or not 0 < int(match[1]) <= 10_000:
+        raise UsageError(f'--for expects a length of time such as 90m, 24h or 7d, found "{text}".')
+    return int(match[1]) * _UNIT_US[match[2]]
+
+
+def _begun_with(folder: Path, fleet: Path | None, seed: int | None, *, demo: bool) -> "BegunWith":
+    """Return what a platform is begun with, or was, if nothing that was said contradicts it."""
+    from shoal.simulation import organisation
+    from shoal.simulation.platform import BegunWith, begun_with
+
+    nodes = _nodes(fleet) if fleet is not None else None
+    known = begun_with(folder)
+    if known is None:
+        chosen = DEFAULT_SEED if seed is None else seed
+        return BegunWith(chosen, DEFAULT_POLICY, demo, nodes or organisation.fleet())
+    for option, given, was in (
+        ("--fleet", nodes, known.nodes),
+        ("--seed", seed, known.seed),
+        ("--demo", demo or None, known.demo),
+    ):
+        if given is not None and given != was:
+            raise UsageError(
+                f"{folder} holds a platform that was begun otherwise: leave {option} out to go on"
+                " with it, or name another folder with --state."
+            )
+    return known
+
+
+def _nodes(file: Path) -> "tuple[Node, ...]":
+    from shoal.simulation.readers import read_nodes
+    from shoal.simulation.source import BadInputError
+
+    try:
+        return read_nodes(file)
+    except BadInputError as error:
+        raise UsageError(str(error)) from None
+
+
+@contextmanager
+def _opened(folder: Path, what: "BegunWith", tally: "Tally | None" = None) -> "Iterator[Platform]":
+    """Open a platform, and leave everything safe behind. Raises CannotError."""
+    from shoal.loop.disk import LockedError
+    from shoal.loop.records import RecordingError
+    from shoal.simulation.platform import Platform
+
+    def count(event: "Event") -> None:
+        if tally is not None:
+            tally.applied(event)
+
+    try:
+        platform = Platform(folder, what, check=count if tally is not None else None)
+    except LockedError:
+        raise CannotError(
+            f"another shoal up runs on {folder}; stop it, or name another folder with --state."
+        ) from None
+    except RecordingError as error:
+        raise CannotError(f"{error} Name another folder with --state to begin anew.") from None
+    except OSError as error:
+        raise CannotError(f"--state {folder}: {error.strerror or error}.") from None
+    try:
+        yield platform
+    except OSError as error:
+        raise CannotError(f"{folder} cannot be written: {error.strerror or error}.") from None
+    finally:
+        platform.close()
+
+
+def _run_by_itself(
+    folder: Path, what: "BegunWith", factor: float | None, length_us: int | None
+) -> None:
+    """Let time pass and print what it came to."""
+    from shoal.cli.summary import summary
+    from shoal.simulation.platform import Clock
+    from shoal.simulation.tally import Tally
+
+    tally = Tally()
+    with _opened(folder, what, tally) as platform:
+        tally.platform = platform
+        begin_us = platform.now_us
+        end_us = begin_us + (length_us or 0)
+        stop = Flag()
+        with _stopped_by_signals(platform, stop):
+            if factor is None:
+                platform.run_until(end_us, stop)
+            else:
+                platform.live(Clock(begin_us, factor), stop, end_us)
+        print(summary(tally, platform.world, what, begin_us, platform.now_us))
+
+
+@contextmanager
+def _stopped_by_signals(platform: "Platform", stop: Flag) -> Iterator[None]:
+    def end(*_: object) -> None:
+        stop.set()
+        platform.inbox.ring()
+
+    before = {each: signal.signal(each, end) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+class _Live:
+    """A platform that people watch and ask: a thread that writes, one that follows, a server."""
+
+    def __init__(
+        self,
+        folder: Path,
+        what: "BegunWith",
+        factor: float | None,
+        length_us: int | None,
+        *,
+        screen: bool,
+    ) -> None:
+        self._folder = folder
+        self._what = what
+        self._factor = factor
+        self._length_us = length_us
+        self._screen = screen
+        self._stop = Flag()
+        self._failure: BaseException | None = None
+
+    def run(self, queues: tuple[Path, ...], speed: str) -> None:
+        """Run until somebody stops it."""
+        from shoal.server.address import AddressError, default_path
+        from shoal.server.serving import serving
+
+        with _opened(self._folder, self._what) as platform:
+            doors = self._doors(platform)
+            standing = _standing(doors, queues)
+            writer = Thread(target=self._write, args=(platform,), name="shoal-writer")
+            follower = Thread(target=self._follow, args=(doors,), name="shoal-follower")
+            try:
+                with (
+                    _stopped_by_signals(platform, self._stop),
+                    serving(standing, default_path()) as socket,
+                ):
+                    writer.start()
+                    follower.start()
+                    self._show(doors, str(socket), speed)
+            except AddressError as error:
+                raise CannotError(str(error)) from None
+            finally:
+                self._stop.set()
+                platform.inbox.ring()
+                for thread in (writer, follower):
+                    if thread.ident is not None:
+                        thread.join()
+        if self._failure is not None:
+            raise self._failure
+        print(f"shoal: stopped; shoal up --state {self._folder} goes on.", file=sys.stderr)
+
+    def _doors(self, platform: "Platform") -> "Doors":
+        from shoal.loop.doors import Doors, Use
+        from shoal.loop.replica import Replica
+        from shoal.simulation.platform import RECORDING, Clock
+        from shoal.simulation.usage import uses
+
+        replica = Replica(self._folder / RECORDING)
+        while replica.catch_up():
+            pass
+        self._clock = Clock(platform.now_us, self._factor) if self._factor else None
+
+        def now_us() -> int:
+            return max(platform.now_us, self._clock.now_us() if self._clock else 0)
+
+        def used() -> list[Use]:
+            with replica.lock:
+                return uses(platform.embedded.chance, replica.world, replica.story, now_us())
+
+        return Doors(replica, platform.inbox, now_us, platform.metrics, used)
+
+    def _write(self, platform: "Platform") -> None:
+        end_us = None if self._length_us is None else platform.now_us + self._length_us
+        try:
+            if self._clock is not None:
+                platform.live(self._clock, self._stop, end_us)
+            while self._clock is None and not self._stop.is_set():
+                if end_us is not None and platform.now_us >= end_us:
+                    break
+                next_us = platform.now_us + CHUNK_US
+                platform.run_until(min(next_us, end_us or next_us), self._stop)
+        except BaseException as error:  # noqa: BLE001 - told by the thread that people see
+            self._failure = error
+        finally:
+            self._stop.set()
+
+    def _follow(self, doors: "Doors") -> None:
+        try:
+            while not self._stop.wait(FOLLOW_S):
+                while doors.replica.catch_up() and not self._stop.is_set():
+                    pass
+        except BaseException as error:  # noqa: BLE001 - told by the thread that people see
+            self._failure = error
+            self._stop.set()
+            doors.inbox.ring()
+
+    def _show(self, doors: "Doors", socket: str, speed: str) -> None:
+        if not self._screen:
+            print(f"shoal: serving on {socket}; state in {self._folder}", file=sys.stderr)
+            self._stop.wait()
+            return
+        from rich.console import Console
+        from rich.live import Live
+
+        from shoal.cli.screen import Place, frame, view_of
+        from shoal.cli.where import environment_language
+
+        console = Console()
+        place = Place(str(self._folder), socket, speed, environment_language())
+
+        def drawn() -> object:
+            return frame(view_of(doors), place, console.width, console.height)
+
+        with Live(console=console, screen=True, auto_refresh=False) as live:
+            while not self._stop.wait(DRAW_S):
+                live.update(drawn(), refresh=True)  # type: ignore[arg-type]
+
+
+def _standing(doors: "Doors", queues: tuple[Path, ...]) -> "Standing":
+    from importlib.metadata import version
+
+    from shoal.catalog.load import load_catalog
+    from shoal.objects.files import BadObjectsError, read_objects
+    from shoal.server.standing import Standing
+
+    catalog = load_catalog()
+    try:
+        written = read_objects(queues, catalog)
+    except BadObjectsError as error:
+        raise UsageError(str(error)) from None
+    return Standing(doors, catalog, written, version("shoal"))

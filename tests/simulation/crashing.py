@@ -1,0 +1,108 @@
+"""A disk that lets the process end at any moment, and a day lived with such a disk."""
+
+from hashlib import blake2b
+from pathlib import Path
+from typing import BinaryIO
+
+from shoal.loop.disk import Disk
+from shoal.loop.following import SegmentReader
+from shoal.loop.recording import Rotation, segments_in
+from shoal.loop.records import Item, SnapshotEnds
+from shoal.simulation.organisation import DAY_US, FIRST_MORNING_US, fleet
+from shoal.simulation.platform import RECORDING, BegunWith, Platform
+
+SMALL = Rotation(least_bytes=60_000, times_snapshot=1, segments=100_000)
+"""So many segments that crashes meet every part of a rotation."""
+
+
+class CrashError(Exception):
+    """The process ends here."""
+
+
+class CrashingDisk(Disk):
+    """Ends the process before or within its operation number `at`.
+
+    What was written and not synced may be lost in part: as much of it stays as `seed` says.
+    """
+
+    def __init__(self, at: int, seed: int) -> None:
+        self._left = at
+        self._seed = seed
+        self._unsynced: dict[str, int] = {}
+        """How many bytes of a file are safe, by its name."""
+        self.operations = 0
+        self._open: list[BinaryIO] = []
+
+    def lock(self, path: Path) -> BinaryIO:
+        """Lock a folder, until the process ends."""
+        self._open.append(super().lock(path))
+        return self._open[-1]
+
+    def create(self, path: Path) -> BinaryIO:
+        """Make a file."""
+        self._may_crash(None, b"")
+        self._open.append(super().create(path))
+        return self._open[-1]
+
+    def append(self, file: BinaryIO, data: bytes) -> None:
+        """Write."""
+        self._may_crash(file, data)
+        super().append(file, data)
+
+    def sync(self, file: BinaryIO) -> None:
+        """Forget what was not safe."""
+        self._may_crash(file, b"")
+        self._unsynced[file.name] = file.tell()
+
+    def publish(self, path: Path, name: str) -> None:
+        """Rename."""
+        self._may_crash(None, b"")
+        path.replace(path.with_name(name))
+
+    def remove(self, path: Path) -> None:
+        """Remove."""
+        self._may_crash(None, b"")
+        super().remove(path)
+
+    def _may_crash(self, file: BinaryIO | None, data: bytes) -> None:
+        self.operations += 1
+        self._left -= 1
+        if self._left >= 0:
+            return
+        if file is not None:
+            safe = self._unsynced.get(file.name, 0)
+            super().append(file, data[: self._part(len(data))])
+            length = file.tell()
+            file.truncate(safe + self._part(length - safe))
+        for each in self._open:
+            each.close()
+        raise CrashError
+
+    def _part(self, length: int) -> int:
+        """Return a number from 0 to `length`."""
+        draw = blake2b(f"{self._seed}/{self.operations}".encode(), digest_size=8).digest()
+        return int.from_bytes(draw, "little") % (length + 1)
+
+
+def begin(folder: Path, disk: Disk | None = None, seed: int = 7) -> Platform:
+    """Begin the demo, or go on with it."""
+    return Platform(
+        folder, BegunWith(seed, "fragmentation", True, fleet()), disk=disk, rotation=SMALL
+    )
+
+
+def hours(count: float) -> int:
+    """Return the time so many hours after the beginning."""
+    return FIRST_MORNING_US + int(count * DAY_US / 24)
+
+
+def items(folder: Path) -> list[Item]:
+    """Everything that a platform recorded, from its first segment on."""
+    found: list[Item] = []
+    for (_, offset), path in segments_in(folder / RECORDING):
+        reader = SegmentReader(path)
+        records = [record for frame in iter(reader.frame, None) for record in frame]
+        ends = next(i for i, each in enumerate(records) if isinstance(each, SnapshotEnds))
+        assert len(found) == offset, "something was lost or doubled between two segments"
+        found += records[ends + 1 :]  # type: ignore[arg-type]
+    return found

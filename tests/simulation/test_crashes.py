@@ -1,0 +1,105 @@
+"""A process that ends at any point loses nothing and doubles nothing."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from shoal.core import events as ev
+from shoal.core.decisions import Start
+from shoal.core.validate import check
+from shoal.loop.recording import segments_in
+from shoal.loop.records import Item
+from shoal.loop.replica import Replica, restored
+from shoal.simulation.platform import RECORDING
+from tests.simulation.crashing import CrashError, CrashingDisk, begin, hours, items
+
+BEGINNING = 5
+"""Operations in which a platform begins: it makes a segment and gives it its name."""
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[Item]:
+    """What is recorded in a day without a crash."""
+    return whole_day(tmp_path_factory.mktemp("undisturbed"), 24)
+
+
+def whole_day(folder: Path, length: float) -> list[Item]:
+    platform = begin(folder, CrashingDisk(1 << 60, 0))
+    platform.run_until(hours(length))
+    platform.close()
+    return items(folder)
+
+
+def crash_through(folder: Path, length: float, crashes: int, operations: int, seed: int) -> int:
+    """Live a day in which the process ends about `crashes` times, spread over all its writes.
+
+    After each of them the world that the next process begins with is compared with that of a
+    replica, which has followed from the first item on. Returns how many crashes there were.
+    """
+    apart = operations // crashes + BEGINNING
+    follower: Replica | None = None
+    for number in range(2 * crashes):
+        at = (number * 2_654_435_761 + seed) % (2 * apart)
+        try:
+            platform = begin(folder, CrashingDisk(at, seed + number))
+            platform.run_until(hours(length))
+        except CrashError:
+            follower = compared(folder / RECORDING, follower)
+            continue
+        platform.close()
+        return number
+    raise AssertionError("the day never came to its end")
+
+
+def compared(recording: Path, follower: Replica | None) -> Replica | None:
+    """Check that whoever begins anew begins with the world that all items make."""
+    if not segments_in(recording):
+        return None
+    follower = follower or Replica(recording)
+    while follower.catch_up():
+        pass
+    again = restored(recording)
+    check(again.world)
+    assert again.offset == follower.offset
+    assert list(again.world.snapshot(0)) == list(follower.world.snapshot(0))
+    assert list(again.story.snapshot(0)) == list(follower.story.snapshot(0))
+    return follower
+
+
+def assert_nothing_is_doubled(recorded: list[Item]) -> None:
+    keys = Counter(each.decision.key for each in recorded if isinstance(each, ev.Decided))
+    assert max(keys.values()) == 1
+    for kind in (ev.WorkloadSubmitted, ev.WorkloadEnded):
+        uids = Counter(
+            each.workload.uid if isinstance(each, ev.WorkloadSubmitted) else each.uid
+            for each in recorded
+            if isinstance(each, kind)
+        )
+        assert max(uids.values()) == 1
+    assert any(
+        isinstance(each, ev.Decided) and isinstance(each.decision, Start) for each in recorded
+    )
+
+
+def test_twenty_crashes_in_an_hour_change_nothing(tmp_path: Path) -> None:
+    expected = whole_day(tmp_path / "undisturbed", 1)
+    assert crash_through(tmp_path / "crashed", 1, 20, 400, seed=3) >= 15
+    assert items(tmp_path / "crashed") == expected
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_two_hundred_crashes_in_a_day_change_nothing(
+    undisturbed: list[Item], tmp_path: Path
+) -> None:
+    """Between any two writes and within them: what is recorded at last is what would have been."""
+    assert crash_through(tmp_path / "crashed", 24, 210, 4300, seed=11) >= 200
+    recorded = items(tmp_path / "crashed")
+    assert_nothing_is_doubled(recorded)
+    assert recorded == undisturbed
