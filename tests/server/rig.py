@@ -148,11 +148,7 @@ def platform(folder: Path, *, tree: bool = True, fleet: tuple[Node, ...] = FLEET
 
 def pod(name: str, devices: int = 1, **annotations: str) -> dict[str, Any]:
     """A pod that asks for whole devices."""
-    return job(name, devices, **annotations) | {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        **_template(devices, annotations, name),
-    }
+    return {"apiVersion": "v1", "kind": "Pod", **_template(devices, annotations, name)}
 
 
 def job(name: str, devices: int = 1, pods: int = 1, **annotations: str) -> dict[str, Any]:

@@ -20,6 +20,7 @@ def _get(kind: str, wanted: Wanted, where: Where, view: View) -> None:
 @app.command(name=["workloads", "workload"])
 def workloads(
     name: str | None = None,
+    /,
     *,
     namespace: Namespace = None,
     queue: str | None = None,
@@ -50,7 +51,7 @@ def workloads(
 
 @app.command(name=["queues", "queue"])
 def queues(
-    name: str | None = None, *, view: View = DEFAULT_VIEW, where: Where = DEFAULT_WHERE
+    name: str | None = None, /, *, view: View = DEFAULT_VIEW, where: Where = DEFAULT_WHERE
 ) -> None:
     """List queues, with what each uses and how much waits there.
 
@@ -64,7 +65,7 @@ def queues(
 
 @app.command(name=["pools", "pool"])
 def pools(
-    name: str | None = None, *, view: View = DEFAULT_VIEW, where: Where = DEFAULT_WHERE
+    name: str | None = None, /, *, view: View = DEFAULT_VIEW, where: Where = DEFAULT_WHERE
 ) -> None:
     """List pools, and how many of their devices are free.
 
@@ -79,6 +80,7 @@ def pools(
 @app.command(name=["nodes", "node"])
 def nodes(
     name: str | None = None,
+    /,
     *,
     pool: str | None = None,
     accelerator: str | None = None,
@@ -129,6 +131,7 @@ def devices(
 @app.command(name=["pods", "pod"])
 def pods(
     name: str | None = None,
+    /,
     *,
     namespace: Namespace = None,
     view: View = DEFAULT_VIEW,

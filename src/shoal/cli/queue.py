@@ -8,7 +8,7 @@ from shoal.cli.where import DEFAULT_WHERE, Where, socket_of
 
 
 def queue(
-    name: str | None = None, *, view: View = DEFAULT_VIEW, where: Where = DEFAULT_WHERE
+    name: str | None = None, /, *, view: View = DEFAULT_VIEW, where: Where = DEFAULT_WHERE
 ) -> None:
     """Show the tree of queues: what is guaranteed, used and borrowed, and what waits.
 

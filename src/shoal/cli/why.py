@@ -12,6 +12,7 @@ from shoal.cli.where import DEFAULT_WHERE, Where, find
 
 def why(
     name: str,
+    /,
     *,
     namespace: Annotated[str | None, Parameter(name=["--namespace", "-n"])] = None,
     view: View = DEFAULT_VIEW,
