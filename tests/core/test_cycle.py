@@ -6,6 +6,8 @@ from shoal.core import events as ev
 from shoal.core.budget import Budget
 from shoal.core.cycle import Cycle, cycle
 from shoal.core.decisions import Retract, Start, Wait
+from shoal.core.placement import hardest_first
+from shoal.core.shape import Shapes
 from shoal.core.world import InvalidTransitionError, State, World
 from shoal.model.request import Request
 from shoal.model.verdict import Obstacle, Reason, Stage, Wake
@@ -89,6 +91,25 @@ def test_the_hardest_pods_of_a_gang_are_placed_first() -> None:
     assert world.entries["w"].held[1].leaves == ("n/0", "n/1")
 
 
+@pytest.mark.parametrize(
+    ("larger", "smaller"),
+    [
+        pytest.param(whole(2), whole(1), id="more devices"),
+        pytest.param(whole(1), share(500), id="whole before parts"),
+        pytest.param(share(700), share(500), id="larger parts"),
+        pytest.param(share(300, count=3), share(800), id="more parts"),
+        pytest.param(whole(1, 1), Request(9000), id="devices before CPU"),
+        pytest.param(Request(6000), Request(3000, 9), id="more CPU"),
+        pytest.param(Request(1000, 600), Request(1000, 500), id="more memory"),
+    ],
+)
+def test_the_order_of_placing(larger: Request, smaller: Request) -> None:
+    """Pod sets of larger pods first; equal ones as they are written."""
+    shapes = Shapes()
+    asked = tuple(shapes.of(request) for request in (smaller, larger, smaller))
+    assert hardest_first(asked) == [1, 0, 2]
+
+
 def test_a_sleeping_group_starts_when_room_comes() -> None:
     """In order, as many as fit, with nothing said to those whose reason is as before."""
     world = world_of(node("n", 2))
@@ -138,6 +159,26 @@ def test_a_gang_sleeps_until_all_it_lacked_may_have_come() -> None:
     assert decide(world).examined == ()
     end(world, "h1")
     assert len(started(decide(world))["gang"]) == 4
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param(whole(1), id="devices"),
+        pytest.param(share(1000), id="all of a device, shared"),
+        pytest.param(Request(16_000), id="CPU"),
+        pytest.param(Request(0, 500), id="host memory"),
+    ],
+)
+def test_a_gang_of_any_kind_wakes(asked: Request) -> None:
+    """Two pods fit on the node; when those that are there have ended the gang starts."""
+    world = world_of(node("n", 2))
+    submit(world, job("a", asked), job("b", asked))
+    assert started(submit(world, job("gang", asked, pods=2))) == {}
+    end(world, "a")
+    assert decide(world).decisions == ()
+    end(world, "b")
+    assert started(decide(world)) == {"gang": ["n", "n"]}
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from shoal.core import eligibility
 from shoal.core import events as ev
 from shoal.core.eligibility import count_obstacles, static_tests, tolerates
 from shoal.core.shape import Shapes
@@ -18,8 +19,19 @@ from shoal.model.request import (
     TolerationOperator,
 )
 from shoal.model.verdict import Obstacle, Reason
-from shoal.model.workload import Placement
-from tests.core.build import divided, job, node, share, started, submit, whole, world_of
+from shoal.model.workload import Outcome, Placement
+from tests.core.build import (
+    decide,
+    device,
+    divided,
+    job,
+    node,
+    share,
+    started,
+    submit,
+    whole,
+    world_of,
+)
 
 NO_SCHEDULE, NO_EXECUTE = TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE
 EXISTS = TolerationOperator.EXISTS
@@ -142,6 +154,21 @@ def test_accelerators_on_a_mixed_node() -> None:
     )
 
 
+@pytest.mark.parametrize("tenants", [1, 8])
+def test_whole_devices_of_one_accelerator_on_a_mixed_node(tenants: int) -> None:
+    """Undivided ones, shared or not, and nothing of a divided one though all of it is free."""
+    cards = (
+        divided("m/0", 2, "H100"),
+        device("m/1", "H100", tenants),
+        device("m/2", "A100", tenants),
+        device("m/3", "H100", tenants),
+    )
+    world = world_of(Node("m", 32_000, 0, 110, cards))
+    came = submit(world, job("a", whole(2, 1, "H100")), job("b", whole(1, 1, "H100")))
+    assert started(came) == {"a": ["m"]}
+    assert world.entries["a"].held[0].leaves == ("m/1", "m/3")
+
+
 def test_leaves_of_one_pod_are_on_different_devices() -> None:
     """Two partitions are asked for: one device with seven does not do, two devices do."""
     cards = (divided("n/0", 7),)
@@ -158,6 +185,20 @@ def test_a_divided_device_is_not_given_whole() -> None:
     """Not even where all of its partitions are free."""
     world = world_of(Node("n", 32_000, 0, 110, (divided("n/0", 2),)))
     assert started(submit(world, job("w", whole(1)))) == {}
+
+
+def test_more_masks_than_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever sleeps wakes when its own node has room, whatever was forgotten meanwhile."""
+    monkeypatch.setattr(eligibility, "CACHED_BITS", 0)  # so that eight are kept
+    zones = [f"z{number:02}" for number in range(12)]
+    world = world_of(node("other"), *(node(zone, 1, labels={"zone": zone}) for zone in zones))
+    asks = {zone: Request(devices=DeviceRequest(1), selector=(("zone", zone),)) for zone in zones}
+    submit(world, *(job(f"{zone}/holds", ask) for zone, ask in asks.items()))
+    assert started(submit(world, *(job(zone, ask) for zone, ask in asks.items()))) == {}
+    for zone in zones:
+        world.apply(ev.NodeCordoned(1, "other", cordoned=zone in zones[::2]))
+        world.apply(ev.WorkloadEnded(1, f"{zone}/holds", Outcome.COMPLETED))
+        assert started(decide(world)) == {zone: [zone]}, zone
 
 
 def test_obstacles_are_counted_by_the_first_test_failed() -> None:

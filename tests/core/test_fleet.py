@@ -120,6 +120,17 @@ def test_adopted_on_more_nodes_than_were_seen() -> None:
     assert started(decide(world)) == {"w": ["n7"]}
 
 
+def test_adopted_with_devices_that_nobody_can_name() -> None:
+    """Host resources are booked, devices are not, and all of it is given back."""
+    world = world_of(node("n", 2))
+    world.apply(ev.WorkloadAdopted(0, job("w", whole(2)), (Placement(0, "n"),)))
+    assert check(world) == {}
+    assert int(world.fleet.cpu_free[0]) == 31_000
+    world.apply(ev.WorkloadEnded(1, "w", Outcome.COMPLETED))
+    assert check(world) == {}
+    assert sorted(started(submit(world, job("x", whole(2))))) == ["x"]
+
+
 def test_adopted_over_capacity_is_a_debt() -> None:
     """Two hold the same device whole, as others placed them; both are counted, none is evicted."""
     world = world_of(node("n", 1, cpu=1))

@@ -7,7 +7,7 @@ from shoal.core.decisions import Retract, Start, Wait
 from shoal.core.validate import check
 from shoal.core.world import State, World
 from shoal.model.verdict import Reason
-from shoal.model.workload import Outcome
+from shoal.model.workload import Outcome, Placement
 from tests.core.build import decide, job, node, started, submit, whole, world_of
 
 
@@ -93,3 +93,14 @@ def test_adopting_nothing_changes_nothing() -> None:
     check(world)
     assert "w" not in world.entries
     assert list(restored(world).snapshot(9)) == list(world.snapshot(9))
+
+
+def test_what_is_asked_for_is_learned_once() -> None:
+    """Of every pod that arrives or is found, and not again from a snapshot or a repetition."""
+    world = world_of(node("n", 4))
+    submit(world, job("gang", whole(1), pods=3))
+    world.apply(ev.WorkloadSubmitted(2, job("gang", whole(1), pods=3)))
+    world.apply(ev.WorkloadAdopted(3, job("found", whole(1)), (Placement(0, "n", ("n/3",)),)))
+    assert world.demand.pods == 4
+    assert [each.request for each in world.demand.classes()] == [whole(1)]
+    assert restored(world).demand.learned() == world.demand.learned()

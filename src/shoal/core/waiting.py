@@ -177,12 +177,15 @@ class Waiting:
 
     def _up_to_date(self, fleet: Fleet, masks: StaticMasks) -> NDArray[np.intp]:
         """Return the number of each slot's mask, having brought the masks up to date."""
-        version = (fleet.static_changes.head, masks.generation)
-        if self._masks_version != version:
+        for _ in range(2):  # the masks may be made anew the first time, where the fleet has grown
+            if self._masks_version == (fleet.static_changes.head, masks.generation):
+                return self._mask_of
+            self._masks_version = (fleet.static_changes.head, masks.generation)
             for group in self.groups.values():
                 if group.asleep:
                     self._mask_of[group.slot] = _mask_number(masks, group)
-            self._masks_version = (fleet.static_changes.head, masks.generation)
+        if self._masks_version[1] != masks.generation:
+            self._mask_of[:] = SEVERAL  # these are more masks than are kept at once
         return self._mask_of
 
     def _new_slot(self) -> int:
