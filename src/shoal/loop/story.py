@@ -178,6 +178,8 @@ class Story:
                 self._start_failed(item)
             case ev.PodEnded():
                 self._pod_ended(item)
+            case ev.PodMoved():
+                self._pod_moved(item)
             case ev.WorkloadEnded():
                 self._ended(item.at_us, item.uid, item.outcome)
             case ev.WorkloadRestored():
@@ -238,6 +240,14 @@ class Story:
             waited_for.discard(event.pod)
             if not waited_for:
                 self._runs(event.uid, event.at_us)
+
+    def _pod_moved(self, event: ev.PodMoved) -> None:
+        life = self.lives.get(event.uid)
+        moved = event.placement
+        if life is not None and moved.pod not in self._not_running.get(event.uid, ()):
+            life.placements = tuple(
+                moved if each.pod == moved.pod else each for each in life.placements
+            )
 
     def _ended(self, at_us: int, uid: str, outcome: Outcome | None) -> None:
         life = self.lives.pop(uid, None)
