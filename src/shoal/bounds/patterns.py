@@ -32,9 +32,7 @@ class Grid:
         asked = np.array(shares, dtype=np.int64).reshape(-1, 2)
         cell = math.gcd(compute_milli, *asked[:, 0].tolist()) or 1
         memory = MEMORY_CELLS if memory_mib and asked[:, 1].any() else 0
-        sizes = np.stack(
-            [asked[:, 0] // cell, asked[:, 1] * memory // max(1, memory_mib)], axis=1
-        )
+        sizes = np.stack([asked[:, 0] // cell, asked[:, 1] * memory // max(1, memory_mib)], axis=1)
         return cls(sizes, compute_milli // cell, memory)
 
 

@@ -62,9 +62,7 @@ def prices(nodes: Iterable[Node], classes: Sequence[TaskClass]) -> Prices:
     demand = weights * (_capacity(types) / wanted)
     program = Program(types, [each.request for each in asked], values)
     worth, shortfall = _averaged(program, demand, values)
-    names = [
-        {group.accelerator for group in kind.groups if group.count} for kind in program.types
-    ]
+    names = [{group.accelerator for group in kind.groups if group.count} for kind in program.types]
     priced = []
     for i, each in enumerate(asked):
         losses = _by_accelerator(each.request.devices.accelerators, shortfall[i], names)

@@ -10,7 +10,7 @@ on one leaf together, as patterns (Gilmore and Gomory's cutting stock), generate
     leaves     whole leaves taken + patterns used <= leaves of group g
     shares     shares of size s on g <= sum over patterns of (shares of size s in it)
     memory     device memory of each group, where it is asked for
-    big pods   pods that need more than half of a node's leaves <= nodes of the type
+    big pods   pods that need more than half of more than half of a node's leaves <= its nodes
 
 Groups are those of all node types; a type without leaves is one group that serves pods without
 devices only.
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from shoal.bounds.patterns import Grid, best_patterns
 from shoal.bounds.types import LeafGroup, NodeType
+from shoal.model.node import WHOLE_COMPUTE_MILLI
 from shoal.model.request import Request
 
 Floats = NDArray[np.float64]
@@ -118,6 +119,10 @@ class Program:
 
         Classes that are `forced` must be placed in full. Raises ValueError where they cannot be.
         """
+        nothing = np.zeros(len(self.requests))
+        if not self.pairs and (forced is None or not demand[forced].any()):
+            nowhere = np.full((len(nothing), len(self.types)), np.inf)
+            return Solution(0.0, nothing, np.zeros(nowhere.shape), nowhere)
         if self._model is None:
             rows = _Rows()
             for columns in self._columns_by_class():
@@ -187,7 +192,7 @@ class Program:
             ]
             rows.add([(c, r.cpu_milli) for c, r in used], kind.nodes * kind.cpu_milli, -np.inf)
             rows.add([(c, r.memory_mib) for c, r in used], kind.nodes * kind.memory_mib, -np.inf)
-            big = [(c, 1.0) for c, r in used if 2 * r.devices.count > kind.leaves > 0]
+            big = [(c, 1.0) for c, r in used if _keeps_others_away(r, kind)]
             rows.add(big, kind.nodes, -np.inf)
         families: dict[tuple[int, int], list[tuple[int, _Shares]]] = {}
         for p, place in enumerate(self.places):
@@ -197,8 +202,7 @@ class Program:
                 size = place.group.compute_milli, place.group.memory_mib
                 families.setdefault(size, []).append((p, shares))
         return [
-            _family([shares for _, shares in members], *size)
-            for size, members in families.items()
+            _family([shares for _, shares in members], *size) for size, members in families.items()
         ]
 
 
@@ -251,6 +255,13 @@ def _leaf_rows(
     if group.memory_mib:
         rows.add(memory, leaves * group.memory_mib, -np.inf)
     return _Shares(leaf_row, share_rows)
+
+
+def _keeps_others_away(request: Request, kind: NodeType) -> bool:
+    """Whether no two such pods fit on one node: most of its leaves, and most of each leaf."""
+    asked = request.devices
+    most_of_each = asked.whole or 2 * asked.compute_milli > WHOLE_COMPUTE_MILLI
+    return most_of_each and 2 * asked.count > kind.leaves > 0
 
 
 def _takes_whole(request: Request, group: LeafGroup) -> bool:

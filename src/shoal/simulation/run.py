@@ -9,6 +9,7 @@ from shoal.core.demand import TaskClass, merged
 from shoal.core.events import PodMoved, PricesSet, WorkloadEnded, WorkloadSubmitted
 from shoal.core.policies import Policy
 from shoal.core.policies.fgd import Fragmentation
+from shoal.model.request import Request
 from shoal.model.verdict import Reason
 from shoal.model.workload import Outcome, PodSet, Workload
 from shoal.simulation.curve import Meter
@@ -48,7 +49,7 @@ def run(trace: Trace, policy: str, seed: int, *, learned: bool = False, moves_pc
         uid = f"{trace.pods[index].name}/{number}"
         time.feed(WorkloadSubmitted(now_us, Workload(uid, pod_sets[index], created_us=now_us)))
         obstacle = _obstacle(time.turn())
-        if obstacle is not None and mover.make_room(uid):
+        if obstacle is not None and mover.make_room(uid, trace.pods[index].request):
             obstacle = _obstacle(time.turn())
         if obstacle is None:
             allocated_milli += asked[index]
@@ -73,17 +74,22 @@ def run(trace: Trace, policy: str, seed: int, *, learned: bool = False, moves_pc
 
 
 class Mover:
-    """Carries out moves that make room, as long as they stay under their share of what runs."""
+    """Carries out moves that make room, as long as they stay under their share of what runs.
+
+    Nothing ends in these runs, so a request for which no moves were found is not looked at again
+    before others were moved.
+    """
 
     def __init__(self, time: VirtualTime, most_pct: int) -> None:
         self._time = time
         self._most_pct = most_pct
         self.moves = 0
         """Moves so far."""
+        self._hopeless: set[Request] = set()
 
-    def make_room(self, uid: str) -> bool:
+    def make_room(self, uid: str, request: Request) -> bool:
         """Move running pods so that the waiting pod `uid` fits; whether that was possible."""
-        if not self._most_pct:
+        if not self._most_pct or request in self._hopeless:
             return False
         running = len(self._time.world.entries) - 1
         left = self._most_pct * running // 100 - self.moves
@@ -91,6 +97,10 @@ class Mover:
         for move in moves:
             self._time.feed(PodMoved(self._time.now_us, move.uid, move.target))
         self.moves += len(moves)
+        if moves:
+            self._hopeless.clear()
+        elif left > 1:
+            self._hopeless.add(request)
         return bool(moves)
 
 
