@@ -162,21 +162,27 @@ def test_a_gang_sleeps_until_all_it_lacked_may_have_come() -> None:
 
 
 @pytest.mark.parametrize(
-    "asked",
+    ("devices", "asked"),
     [
-        pytest.param(whole(1), id="devices"),
-        pytest.param(share(1000), id="all of a device, shared"),
-        pytest.param(Request(16_000), id="CPU"),
-        pytest.param(Request(0, 500), id="host memory"),
+        pytest.param(2, whole(1), id="a device"),
+        pytest.param(4, whole(2), id="two devices"),
+        pytest.param(2, share(1000), id="all of a device, shared"),
+        pytest.param(2, Request(16_000), id="CPU"),
+        pytest.param(2, Request(0, 500), id="host memory"),
     ],
 )
-def test_a_gang_of_any_kind_wakes(asked: Request) -> None:
-    """Two pods fit on the node; when those that are there have ended the gang starts."""
-    world = world_of(node("n", 2))
+def test_a_gang_of_any_kind_wakes(devices: int, asked: Request) -> None:
+    """Two pods fit on the node; when those that are there have ended the gang starts.
+
+    That one has ended is worth no look, except that nobody knows how many shares fit.
+    """
+    world = world_of(node("n", devices))
     submit(world, job("a", asked), job("b", asked))
     assert started(submit(world, job("gang", asked, pods=2))) == {}
     end(world, "a")
-    assert decide(world).decisions == ()
+    came = decide(world)
+    assert came.decisions == ()
+    assert bool(came.examined) is (asked == share(1000))
     end(world, "b")
     assert started(decide(world)) == {"gang": ["n", "n"]}
 

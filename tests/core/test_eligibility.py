@@ -201,6 +201,17 @@ def test_more_masks_than_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         assert started(decide(world)) == {zone: [zone]}, zone
 
 
+def test_a_node_that_left_its_row_is_no_obstacle() -> None:
+    """It is forgotten; one that still holds something is counted as gone."""
+    world = world_of(node("a"), node("b"))
+    submit(world, job("w", Request(1000)))
+    for name in ("a", "b"):
+        world.apply(ev.NodeLost(1, name))
+    assert count_obstacles(world.fleet, Shapes().of(Request())) == (Obstacle(Reason.GONE, 1),)
+    world.apply(ev.WorkloadEnded(2, "w", Outcome.FAILED))
+    assert count_obstacles(world.fleet, Shapes().of(Request())) == (Obstacle(Reason.NO_NODES, 0),)
+
+
 def test_obstacles_are_counted_by_the_first_test_failed() -> None:
     """Nine nodes, each kept back by another test."""
     kept = Taint("kept", NO_SCHEDULE)

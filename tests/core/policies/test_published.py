@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shoal.core.demand import Prices, TaskClass
@@ -234,6 +234,8 @@ classes = st.builds(
 )
 
 
+@example(free=[1000], cpu=4, demand=(TaskClass(share(100, cpu=4), 1),), asked=share(500))
+@example(free=[1000], cpu=4, demand=(TaskClass(share(100, cpu=4), 1),), asked=Request(2000))
 @given(
     free=free_devices,
     cpu=st.integers(4, 12),

@@ -1,0 +1,335 @@
+"""Busy days of a small fleet, drawn from seeds: much runs, much fails, in whatever order.
+
+Unlike `test_stateful` it tries for nothing in particular, so that every kind of thing happens often
+and in each other's midst. What is asserted holds in every world at every time.
+"""
+
+import random
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import settings
+
+from shoal.core import events as ev
+from shoal.core.budget import Budget
+from shoal.core.cycle import Cycle, cycle
+from shoal.core.decisions import Decision, Retract, Start, Wait
+from shoal.core.policies import POLICIES, Policy
+from shoal.core.validate import Validator, check, check_answers
+from shoal.core.world import World
+from shoal.loop.engine import Loop
+from shoal.loop.replay import replay
+from shoal.loop.story import Story
+from shoal.model.node import Node, Taint, TaintEffect
+from shoal.model.request import (
+    AffinityTerm,
+    DeviceRequest,
+    Operator,
+    Request,
+    Requirement,
+    Toleration,
+    TolerationOperator,
+)
+from shoal.model.workload import Outcome, Placement, PodSet, Workload
+from tests.core.build import DEMAND, SEED, device, divided
+
+STEPS = 80
+NAMES = [f"n{number}" for number in range(6)]
+TAINT = Taint("kept", TaintEffect.NO_SCHEDULE)
+ZONE_A = (("zone", "a"),)
+LARGE = (AffinityTerm((Requirement("size", Operator.GT, ("1",)),)),)
+PATIENT = (Toleration("kept", TolerationOperator.EXISTS),)
+AMPLE = 1_000_000
+
+happened: Counter[str] = Counter()
+
+
+class Day:
+    """A world, its loop, and somebody who does random things to it."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)  # noqa: S311 - a day has to come again
+        self.policy = Policy(POLICIES[seed % len(POLICIES)], DEMAND)
+        self.world = World()
+        self.story = Story()
+        self.recorded: list[ev.Event] = []
+        self.keys: set[str] = set()
+        self.time = 0
+        self.numbers = 0
+        self.restarted = False
+        self._go_on_with(self.world)
+        for name in NAMES[:4]:
+            self.feed(ev.NodeSeen(0, self.some_node(name)))
+
+    def _go_on_with(self, world: World) -> None:
+        self.world = world
+        self.validator = Validator(world)
+        self.loop = Loop(world, self.policy, SEED, self, self, self.validator.applied)
+
+    # The loop's doors -------------------------------------------------------------------------
+
+    def record(self, event: ev.Event) -> None:
+        """Keep an event."""
+        self.recorded.append(event)
+        self.story.apply(len(self.recorded), event)
+
+    def sync(self) -> None:
+        """Nothing has to be made safe."""
+
+    def settle(self, at_us: int, world: World) -> None:
+        """No snapshots are made."""
+
+    def carry_out(self, decision: Decision) -> None:
+        """No key comes twice."""
+        assert decision.key not in self.keys, decision
+        self.keys.add(decision.key)
+
+    # What is drawn ----------------------------------------------------------------------------
+
+    def now(self) -> int:
+        """Return the next instant."""
+        self.time += 1
+        return self.time
+
+    def feed(self, event: ev.Event) -> None:
+        """Let something happen."""
+        happened[type(event).__name__] += 1
+        self.loop.feed(event)
+
+    def some_node(self, name: str) -> Node:
+        """Return a node, which may be tainted, cordoned, mixed or divided."""
+        pick = self.chance.choice
+        cards = []
+        mostly = pick(["H100", "A100"])
+        for number in range(pick([0, 1, 2, 2, 3, 4])):
+            kind = pick([mostly] * 6 + ["H100", "A100", "A100/2", "A100/7"])
+            accelerator, _, parts = kind.partition("/")
+            card = f"{name}/{number}"
+            shared = device(card, accelerator, tenants=pick([1, 3]))
+            cards.append(divided(card, int(parts)) if parts else shared)
+        return Node(
+            name=name,
+            cpu_milli=1000 * pick([2, 8, 16]),
+            memory_mib=pick([8, 64]),
+            pods=pick([2, 8, 8]),
+            devices=tuple(cards),
+            labels={"zone": pick("ab"), "size": pick("0123")},
+            taints=(TAINT,) if self.chance.random() < 0.1 else (),
+            cordoned=self.chance.random() < 0.1,
+        )
+
+    def some_request(self) -> Request:
+        """Return what a pod asks for; most are not particular about nodes."""
+        pick = self.chance.choice
+        count = pick([0, 1, 1, 1, 2, 3])
+        accelerators = pick([(), (), (), ("H100",), ("A100",), ("H100", "A100")]) if count else ()
+        devices = DeviceRequest(count, accelerators=accelerators)
+        if count and self.chance.random() < 0.5:
+            memory, compute = pick([0, 10, 20]), pick([0, 100, 300, 500, 900])
+            devices = DeviceRequest(count, False, memory, compute, accelerators)
+        return Request(
+            cpu_milli=1000 * pick([0, 1, 2, 4]),
+            memory_mib=pick([0, 0, 4, 16]),
+            devices=devices,
+            selector=pick([()] * 5 + [ZONE_A]),
+            affinity=pick([()] * 6 + [LARGE]),
+            tolerations=pick([()] * 4 + [PATIENT]),
+            mask=pick([""] * 7 + ["m"]),
+        )
+
+    def some_leaves(self, name: str, count: int) -> tuple[str, ...]:
+        """Return leaves of a node, made up where it has fewer."""
+        row = self.world.fleet.row_of.get(name)
+        known = self.world.fleet.leaves[row] if row is not None else ()
+        return (*known, *(f"{name}/unknown{number}" for number in range(count)))[:count]
+
+    def some_pod(self) -> tuple[str, int] | None:
+        """Return some workload that holds something, and one of its pods."""
+        uids = [uid for uid, entry in self.world.entries.items() if entry.held]
+        if not uids:
+            return None
+        uid = self.chance.choice(uids)
+        return uid, self.chance.choice(sorted(self.world.entries[uid].held))
+
+    # What happens -----------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """Let one thing happen, and check everything."""
+        kinds = {
+            self.node_changes: 5,
+            self.device_changes: 2,
+            self.mask_changes: 1,
+            self.arrives: 14,
+            self.is_adopted: 1,
+            self.ends: 6,
+            self.pod_ends: 3,
+            self.pod_starts: 4,
+            self.start_fails: 5,
+            self.pod_moves: 1,
+            self.cycle_with_ample_budget: 8,
+            self.cycle_with_small_budget: 4,
+            self.restart: 1,
+        }
+        self.chance.choices(list(kinds), list(kinds.values()))[0]()
+        debts = check(self.world)
+        assert {(d.kind, d.where): d.amount for d in self.validator.debts} == debts
+        self.story_is_that_of_the_world()
+
+    def node_changes(self) -> None:
+        """One appears, changes in any way, vanishes, or is closed or opened."""
+        name, kind = self.chance.choice(NAMES), self.chance.random()
+        if kind < 0.6:
+            self.feed(ev.NodeSeen(self.now(), self.some_node(name)))
+        elif kind < 0.8:
+            self.feed(ev.NodeLost(self.now(), name))
+        else:
+            self.feed(ev.NodeCordoned(self.now(), name, self.chance.random() < 0.3))
+
+    def device_changes(self) -> None:
+        """One breaks or works again."""
+        event = ev.DeviceLost if self.chance.random() < 0.4 else ev.DeviceReturned
+        name = self.chance.choice(NAMES)
+        self.feed(event(self.now(), name, f"{name}/{self.chance.randrange(4)}"))
+
+    def mask_changes(self) -> None:
+        """An adapter says where pods that name it may run."""
+        names = self.chance.sample(NAMES, self.chance.randrange(6))
+        self.feed(ev.MaskSet(self.now(), "m", tuple(sorted(names))))
+
+    def arrives(self) -> None:
+        """A workload arrives, which may ask for the same as another; uids tell no order."""
+        self.numbers += 1
+        sets = tuple(
+            PodSet("set", self.chance.choice([1, 1, 2, 3]), self.some_request())
+            for _ in range(self.chance.choice([1, 1, 1, 2]))
+        )
+        if self.world.entries and self.chance.random() < 0.4:
+            sets = self.chance.choice(list(self.world.entries.values())).workload.pod_sets
+        uid = f"w{self.chance.randrange(1000):03}-{self.numbers}"
+        priority = self.chance.randrange(3)
+        workload = Workload(uid, sets, priority=priority, created_us=self.now())
+        self.feed(ev.WorkloadSubmitted(self.time, workload))
+
+    def is_adopted(self) -> None:
+        """A pod of somebody else is found running, whether or not there is room."""
+        self.numbers += 1
+        request, name = self.some_request(), self.chance.choice(NAMES)
+        workload = Workload(f"adopted{self.numbers}", (PodSet("set", 1, request),))
+        place = Placement(0, name, self.some_leaves(name, request.devices.count))
+        self.feed(ev.WorkloadAdopted(self.now(), workload, (place,)))
+
+    def ends(self) -> None:
+        """A workload ends or is cancelled."""
+        if self.world.entries:
+            uid = self.chance.choice(list(self.world.entries))
+            self.feed(ev.WorkloadEnded(self.now(), uid, Outcome.COMPLETED))
+
+    def pod_ends(self) -> None:
+        """A pod is gone."""
+        if (pod := self.some_pod()) is not None:
+            self.feed(ev.PodEnded(self.now(), *pod))
+
+    def pod_starts(self) -> None:
+        """A pod runs, as it may have done already."""
+        if (pod := self.some_pod()) is not None:
+            self.feed(ev.PodStarted(self.now(), *pod))
+
+    def start_fails(self) -> None:
+        """A pod does not start; the news may be late or wrong."""
+        if (pod := self.some_pod()) is not None:
+            attempt = self.world.entries[pod[0]].attempt - (self.chance.random() < 0.1)
+            self.feed(ev.StartFailed(self.now(), pod[0], attempt, pod[1]))
+
+    def pod_moves(self) -> None:
+        """A pod is elsewhere now."""
+        if (pod := self.some_pod()) is not None:
+            held = self.world.entries[pod[0]].held[pod[1]]
+            name = self.chance.choice(NAMES)
+            place = Placement(pod[1], name, self.some_leaves(name, len(held.leaves)))
+            self.feed(ev.PodMoved(self.now(), pod[0], place))
+
+    def cycle_with_ample_budget(self) -> None:
+        """Whatever can be decided is."""
+        self.decide(AMPLE)
+
+    def cycle_with_small_budget(self) -> None:
+        """Some of it is."""
+        self.decide(self.chance.choice([1, 2, 4]))
+
+    def decide(self, budget: int) -> None:
+        """Run a cycle, which leaves the world as it was, and what is decided changes it."""
+        before = {name: array.copy() for name, array in self.world.fleet.arrays().items()}
+        came = cycle(self.world, self.policy, self.now(), SEED, Budget(budget))
+        for name, array in self.world.fleet.arrays().items():
+            assert np.array_equal(before[name], array), name
+        assert self.loop.turn(self.time, budget) == came
+        self.nobody_hears_twice(came)
+        if came.complete:
+            check_answers(self.world)
+            self.nobody_who_fits_waits()
+
+    def nobody_hears_twice(self, came: Cycle) -> None:
+        """Who starts is not told to wait, and nobody is told two things."""
+        heard: list[str] = []
+        for decision in came.decisions:
+            happened[type(decision).__name__] += 1
+            if isinstance(decision, Wait):
+                heard += decision.workloads
+            elif isinstance(decision, Start):
+                heard.append(decision.workload)
+        assert len(heard) == len(set(heard))
+
+    def nobody_who_fits_waits(self) -> None:
+        """After a complete cycle another has nothing to say, even if it looks at everyone."""
+        again = cycle(self.world, self.policy, self.now(), SEED, Budget(AMPLE))
+        assert again.decisions == ()
+        afresh = World()
+        for event in self.world.snapshot(self.time):
+            if isinstance(event, ev.GroupRestored):
+                event = replace(event, asleep=False)  # noqa: PLW2901
+            afresh.apply(event)
+        look = cycle(afresh, self.policy, self.time, SEED, Budget(AMPLE))
+        assert not [each for each in look.decisions if isinstance(each, Start | Retract)]
+
+    def restart(self) -> None:
+        """A snapshot makes an equal world, which decides alike and may go on in its place."""
+        events = tuple(self.world.snapshot(self.time))
+        again = World()
+        for event in events:
+            again.apply(event)
+        assert tuple(again.snapshot(self.time)) == events
+        mine = cycle(self.world, self.policy, self.time, SEED, Budget(AMPLE))
+        assert cycle(again, self.policy, self.time, SEED, Budget(AMPLE)) == mine
+        if self.chance.random() < 0.5:
+            self.restarted = True
+            self._go_on_with(again)
+
+    def story_is_that_of_the_world(self) -> None:
+        """It has the same workloads, in the same places."""
+        assert self.story.lives.keys() == self.world.entries.keys()
+        for uid, entry in self.world.entries.items():
+            life = self.story.lives[uid]
+            assert {place.pod: place for place in life.placements} == entry.held
+            assert life.attempt == entry.attempt
+
+    def is_replayed(self) -> None:
+        """The recording decides alike and ends in the same world."""
+        if self.restarted:
+            return
+        world, differences = replay(self.recorded, self.policy, SEED)
+        assert not differences
+        assert list(world.snapshot(0)) == list(self.world.snapshot(0))
+
+
+def test_random_days() -> None:
+    """Many days, on which everything that can happen does."""
+    happened.clear()
+    days = settings().max_examples
+    for seed in range(days):
+        day = Day(seed)
+        for _ in range(STEPS):
+            day.step()
+        day.is_replayed()
+    for kind in (Start, Retract, Wait, ev.PodMoved, ev.StartFailed, ev.NodeLost, ev.DeviceReturned):
+        assert happened[kind.__name__] >= days // 2, kind
