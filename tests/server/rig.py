@@ -137,9 +137,11 @@ class Rig:
 
 
 @contextmanager
-def platform(folder: Path, *, tree: bool = True, fleet: tuple[Node, ...] = FLEET) -> Iterator[Rig]:
-    """A running platform, with the example's pools and queues if `tree`."""
-    written = read_objects([EXAMPLE], CATALOG) if tree else Written()
+def platform(
+    folder: Path, *, queues: Path | None = EXAMPLE, fleet: tuple[Node, ...] = FLEET
+) -> Iterator[Rig]:
+    """A running platform, with the example's pools and queues unless others are named."""
+    written = read_objects([queues], CATALOG) if queues is not None else Written()
     rig = Rig(folder, written, fleet)
     with rig.running():
         yield rig

@@ -341,6 +341,18 @@ def test_queues_count_what_is_used_waited_for_and_borrowed(api: Api) -> None:
     }
 
 
+def test_where_nobody_is_guaranteed_anything_nobody_borrows(tmp_path: Path) -> None:
+    only = "apiVersion: shoal.dev/v1alpha1\nkind: AcceleratorQueue\nmetadata: {name: vision}\n"
+    (tmp_path / "queues.yaml").write_text(only)
+    with platform(tmp_path, queues=tmp_path / "queues.yaml") as rig:
+        api = Api(make_app(rig.standing))
+        api.submit(job("j", 2, accelerators="H100"))
+        (queue,) = api.ask("/queues")["items"]
+        assert queue["quotas"] == [
+            {"accelerator": H100, "used": 2.0, "guarantee": None, "limit": None, "borrowed": 0.0}
+        ]
+
+
 def test_a_share_counts_as_the_larger_of_its_fractions(api: Api) -> None:
     api.submit(pod("s", memory="20Gi", compute="50", accelerators="A100", type="notebook"))
     queues = {each["name"]: each for each in api.ask("/queues")["items"]}
@@ -348,7 +360,7 @@ def test_a_share_counts_as_the_larger_of_its_fractions(api: Api) -> None:
 
 
 def test_queues_that_only_work_names_are_shown_too(tmp_path: Path) -> None:
-    with platform(tmp_path, tree=False) as rig:
+    with platform(tmp_path, queues=None) as rig:
         api = Api(make_app(rig.standing))
         api.submit(job("j", queue="anything"))
         (queue,) = api.ask("/queues")["items"]

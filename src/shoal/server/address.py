@@ -40,14 +40,14 @@ def bind(path: Path) -> socket.socket:
     A socket on which nobody listens any more is replaced. Raises `AddressError`.
     """
     if len(os.fsencode(path)) > LONGEST:
-        raise AddressError(f"{path} is too long for a socket; name a shorter path with --socket")
+        raise AddressError(f"{path} is too long for a socket; set SHOAL_SOCKET to a shorter path")
     _own_folder(path.parent)
     if (found := _status(path)) is not None:
         _check_own(path, found)
         if _answers(path):
             raise AddressError(
-                f"a platform listens on {path} already; stop it, or name another socket with"
-                " --socket"
+                f"a platform listens on {path} already; stop it, or set SHOAL_SOCKET to"
+                " another path"
             )
         path.unlink()
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -97,13 +97,13 @@ def _own_folder(folder: Path) -> None:
         raise AddressError(f"{folder} cannot be made: {error.strerror}") from None
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode):
-        raise AddressError(f"{folder} is no folder; name another socket with --socket")
+        raise AddressError(f"{folder} is no folder; set SHOAL_SOCKET to another path")
     if status.st_uid != os.geteuid():
-        raise AddressError(f"{folder} belongs to somebody else; name another socket with --socket")
+        raise AddressError(f"{folder} belongs to somebody else; set SHOAL_SOCKET to another path")
     if status.st_mode & 0o022:
         raise AddressError(
-            f"others may write in {folder}; take that away (chmod go-w), or name another socket"
-            " with --socket"
+            f"others may write in {folder}; take that away (chmod go-w), or set SHOAL_SOCKET to"
+            " another path"
         )
 
 
@@ -118,9 +118,9 @@ def _status(path: Path) -> os.stat_result | None:
 
 def _check_own(path: Path, status: os.stat_result) -> None:
     if status.st_uid != os.geteuid():
-        raise AddressError(f"{path} belongs to somebody else; name another with --socket")
+        raise AddressError(f"{path} belongs to somebody else; set SHOAL_SOCKET to another path")
     if not stat.S_ISSOCK(status.st_mode):
-        raise AddressError(f"{path} is no socket; name another with --socket")
+        raise AddressError(f"{path} is no socket; set SHOAL_SOCKET to another path")
 
 
 def _answers(path: Path) -> bool:

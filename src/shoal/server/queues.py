@@ -70,6 +70,8 @@ def _down(tree: QueueTree, name: str) -> list[Queue]:
 
 def _view(look: Look, use: _Use, queue: Queue, *, written: bool, leaf: bool) -> QueueView:
     tree = look.standing.written.tree
+    # Where nobody is guaranteed anything, nobody borrows.
+    promised = written and any(_guaranteed(tree, root) for root in tree.children(""))
     units = use.units[queue.name]
     return QueueView(
         name=queue.name,
@@ -79,7 +81,7 @@ def _view(look: Look, use: _Use, queue: Queue, *, written: bool, leaf: bool) -> 
         leaf=leaf,
         weight=queue.weight,
         types=words(queue.types) if written else [],
-        quotas=_quotas(look, queue, units, _guaranteed(tree, queue) if written else None),
+        quotas=_quotas(look, queue, units, _guaranteed(tree, queue) if promised else None),
         used=[
             AcceleratorUse(accelerator=each, devices=_devices(units[each]))
             for each in sorted(units)
