@@ -1,7 +1,5 @@
 """A process that ends at any point loses nothing and doubles nothing."""
 
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -103,3 +101,33 @@ def test_two_hundred_crashes_in_a_day_change_nothing(
     recorded = items(tmp_path / "crashed")
     assert_nothing_is_doubled(recorded)
     assert recorded == undisturbed
+
+
+@pytest.mark.long
+def test_killed_for_real_it_goes_on(tmp_path: Path, repository: Path) -> None:
+    """SIGKILL to a process that writes to a real disk, whenever so much more has been written."""
+    expected = whole_day(tmp_path / "undisturbed", 3)
+    folder = tmp_path / "killed"
+    program = (
+        "import sys; from pathlib import Path; from tests.simulation.crashing import begin, hours;"
+        " begin(Path(sys.argv[1])).run_until(hours(3))"
+    )
+    follower: Replica | None = None
+    killed = 0
+    finished = False
+    while not finished:
+        child = subprocess.Popen([sys.executable, "-c", program, folder], cwd=repository)
+        enough = size(folder) + 7_000 + 997 * killed
+        while child.poll() is None and size(folder) < enough:
+            time.sleep(0.001)
+        child.kill()
+        finished = child.wait() == 0
+        killed += not finished
+        follower = compared(folder / RECORDING, follower)
+    assert killed > 3
+    assert items(folder) == expected
+
+
+def size(folder: Path) -> int:
+    """Return the bytes of a recording."""
+    return sum(path.stat().st_size for _, path in segments_in(folder / RECORDING))

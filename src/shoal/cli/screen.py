@@ -211,7 +211,7 @@ def _decision(noted: Noted, language: Language) -> Text:
             nodes = list(dict.fromkeys(each.node for each in decision.placements))
             more = f" and {len(nodes) - 3} more" if len(nodes) > 3 else ""
             return Text.assemble(
-                ("start  ", "green"), f"{decision.workload}  on {', '.join(nodes[:3])}{more}"
+                ("start    ", "green"), f"{decision.workload}  on {', '.join(nodes[:3])}{more}"
             )
         case Retract():
             return Text.assemble(
@@ -220,7 +220,7 @@ def _decision(noted: Noted, language: Language) -> Text:
         case _:
             more = f" and {noted.workloads - 1} more" if noted.workloads > 1 else ""
             why = reason_label(decision.reason, language)
-            return Text.assemble(("wait   ", "yellow"), f"{decision.workloads[0]}{more}  {why}")
+            return Text.assemble(("wait     ", "yellow"), f"{decision.workloads[0]}{more}  {why}")
 
 
 def clock(at_us: int, *, seconds_only: bool = False) -> str:

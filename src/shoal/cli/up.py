@@ -67,7 +67,7 @@ def up(
     demo
         Let an organisation with six teams send its work through the day.
     queues
-        Files or folders with pools and queues.
+        Files or folders with pools and queues; the demo has its own.
     speed
         How fast time passes: 1x, 60x, or max. It is 1x unless given.
     length
@@ -239,7 +239,7 @@ class _Live:
 
         with _opened(self._folder, self._what) as platform:
             doors = self._doors(platform)
-            standing = _standing(doors, queues)
+            standing = _standing(doors, queues, demo=self._what.demo)
             writer = Thread(target=self._write, args=(platform,), name="shoal-writer")
             follower = Thread(target=self._follow, args=(doors,), name="shoal-follower")
             try:
@@ -329,16 +329,20 @@ class _Live:
                 live.update(drawn(), refresh=True)  # type: ignore[arg-type]
 
 
-def _standing(doors: "Doors", queues: tuple[Path, ...]) -> "Standing":
+def _standing(doors: "Doors", queues: tuple[Path, ...], *, demo: bool) -> "Standing":
+    """Return what the server stands on; the demo has queues of its own where none are given."""
     from importlib.metadata import version
+    from importlib.resources import as_file, files
 
     from shoal.catalog.load import load_catalog
     from shoal.objects.files import BadObjectsError, read_objects
     from shoal.server.standing import Standing
 
     catalog = load_catalog()
+    own = files("shoal.simulation") / "demo.yaml"
     try:
-        written = read_objects(queues, catalog)
+        with as_file(own) as file:
+            written = read_objects(queues or ((file,) if demo else ()), catalog)
     except BadObjectsError as error:
         raise UsageError(str(error)) from None
     return Standing(doors, catalog, written, version("shoal"))

@@ -78,20 +78,20 @@ _T, _I, _N, _B = (
 )
 
 KINDS = (
-    Kind("research/nlp", "pretrain", _T, 12, _TRAINING, 2, _whole(H100), (8,), (2, 2, 4)),
-    Kind("research/nlp", "finetune", _T, 46, _TRAINING, 6, _whole(H100), (2, 4, 8)),
-    Kind("research/nlp", "eval", _B, 50, _NIGHT, 4, _whole(H100)),
-    Kind("research/vision", "train", _T, 60, _TRAINING, 9, _whole(A100), (1, 2, 4, 8)),
-    Kind("research/vision", "sweep", _B, 90, _NIGHT, 8, _whole(A100)),
-    Kind("research/vision", "notebook", _N, 26, _OFFICE, 4, _share(9_000, 140, A100)),
-    Kind("research/speech", "train", _T, 30, _TRAINING, 4, _whole(A100), (4, 8), (1, 1, 2)),
-    Kind("research/speech", "notebook", _N, 14, _OFFICE, 3, _share(8_192, 120, A100, L40S)),
-    Kind("product/search", "embed", _T, 26, _TRAINING, 3, _whole(H100), (4, 8)),
-    Kind("product/search", "serve", _I, 36, _STEADY, 20, _share(12_288, 300, L40S)),
-    Kind("product/ranking", "train", _T, 38, _TRAINING, 6, _whole(A100), (2, 4)),
-    Kind("product/ranking", "serve", _I, 46, _STEADY, 26, _share(7_168, 200, L40S)),
-    Kind("data/analytics", "score", _B, 110, _NIGHT, 6, _whole(L40S)),
-    Kind("data/analytics", "notebook", _N, 40, _OFFICE, 8, _share(6_144, 100, L40S)),
+    Kind("nlp", "pretrain", _T, 12, _TRAINING, 2, _whole(H100), (8,), (2, 2, 4)),
+    Kind("nlp", "finetune", _T, 46, _TRAINING, 6, _whole(H100), (2, 4, 8)),
+    Kind("nlp", "eval", _B, 50, _NIGHT, 4, _whole(H100)),
+    Kind("vision", "train", _T, 60, _TRAINING, 9, _whole(A100), (1, 2, 4, 8)),
+    Kind("vision", "sweep", _B, 90, _NIGHT, 8, _whole(A100)),
+    Kind("vision", "notebook", _N, 26, _OFFICE, 4, _share(9_000, 140, A100)),
+    Kind("speech", "train", _T, 30, _TRAINING, 4, _whole(A100), (4, 8), (1, 1, 2)),
+    Kind("speech", "notebook", _N, 14, _OFFICE, 3, _share(8_192, 120, A100, L40S)),
+    Kind("search", "embed", _T, 26, _TRAINING, 3, _whole(H100), (4, 8)),
+    Kind("search", "serve", _I, 36, _STEADY, 20, _share(12_288, 300, L40S)),
+    Kind("ranking", "train", _T, 38, _TRAINING, 6, _whole(A100), (2, 4)),
+    Kind("ranking", "serve", _I, 46, _STEADY, 26, _share(7_168, 200, L40S)),
+    Kind("analytics", "score", _B, 110, _NIGHT, 6, _whole(L40S)),
+    Kind("analytics", "notebook", _N, 40, _OFFICE, 8, _share(6_144, 100, L40S)),
 )
 
 HOURS_LONG = {_T: (1.6, 0.9), _I: (14.0, 0.5), _N: (2.6, 0.7), _B: (0.7, 0.7)}
@@ -193,7 +193,6 @@ class Organisation:
         ]
 
     def _workload(self, kind: Kind, key: str, at_us: int) -> Workload:
-        team = kind.queue.rpartition("/")[2]
         hour, number = key.rsplit("/", 2)[1:]
         clock = "mon" if hour == "-1" else f"{int(hour):03}"
         name = f"{kind.name}-{clock}-{number}"
@@ -204,11 +203,11 @@ class Organisation:
             asked = DeviceRequest(devices, accelerators=request.devices.accelerators)
             request = Request(6_000 * devices, 65_536 * devices, asked)
         return Workload(
-            uid=f"{team}/{name}",
+            uid=f"{kind.queue}/{name}",
             pod_sets=(PodSet("main", pods, request),),
             queue=kind.queue,
             type=kind.type,
             created_us=at_us,
             name=name,
-            namespace=team,
+            namespace=kind.queue,
         )

@@ -86,7 +86,7 @@ class Platform:
     ) -> None:
         disk = disk or Disk()
         self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._note(disk, what)
         recording = folder / RECORDING
         since = restored(recording) if segments_in(recording) else None

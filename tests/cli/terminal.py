@@ -1,0 +1,137 @@
+"""A terminal for tests: a program runs in it, and what it has drawn can be read."""
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import termios
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Self
+
+_TOKEN = re.compile(r"\x1b\[([?0-9;]*)([A-Za-z])|\x1b.|([\r\n])|([^\x1b\r\n])", re.DOTALL)
+_TIMEOUT_S = 60
+"""For a program that hangs; no test waits for it otherwise."""
+
+ALTERNATE = "?1049"
+
+
+class Screen:
+    """As much of a terminal as a full-screen program of ours needs (ECMA-48)."""
+
+    def __init__(self, columns: int, rows: int) -> None:
+        self.columns = columns
+        self.rows = rows
+        self.is_alternate = False
+        self.cursor_shown = True
+        self.overflowed = False
+        """Whether a line was wider than the screen, or ran over its end."""
+        self._clear()
+        self._x = self._y = 0
+        self._rest = ""
+
+    def write(self, text: str) -> None:
+        """Draw what a program has written."""
+        text = self._rest + text
+        cut = text.rfind("\x1b")
+        complete = cut < 0 or re.match(r"\x1b\[[?0-9;]*[A-Za-z]|\x1b[^\[]", text[cut:])
+        self._rest = "" if complete else text[cut:]
+        for parameters, command, line, sign in _TOKEN.findall(text if complete else text[:cut]):
+            if command:
+                self._obey(parameters, command)
+            elif line == "\r":
+                self._x = 0
+            elif line == "\n":
+                self.overflowed |= self._y + 1 >= self.rows
+                self._y = min(self.rows - 1, self._y + 1)
+            elif sign:
+                self._draw(sign)
+
+    def text(self) -> str:
+        """What stands on the screen, without blanks at the ends of lines."""
+        return "\n".join("".join(line).rstrip() for line in self._cells)
+
+    def _draw(self, sign: str) -> None:
+        if self._x < self.columns:
+            self._cells[self._y][self._x] = sign
+        elif sign != " ":
+            self.overflowed = True
+        self._x += 1
+
+    def _obey(self, parameters: str, command: str) -> None:
+        number = int(parameters) if parameters.isdecimal() else 1
+        if command == "H":
+            self._x = self._y = 0
+        elif command == "A":
+            self._y = max(0, self._y - number)
+        elif command == "J":
+            self._clear()
+        elif command == "K":
+            self._cells[self._y] = [" "] * self.columns
+        elif command in "hl" and parameters == ALTERNATE:
+            self.is_alternate = command == "h"
+            self._clear()
+            self._x = self._y = 0
+        elif command in "hl" and parameters == "?25":
+            self.cursor_shown = command == "h"
+
+    def _clear(self) -> None:
+        self._cells = [[" "] * self.columns for _ in range(self.rows)]
+
+
+class Terminal:
+    """A program in a terminal. It is killed at the end if it still runs."""
+
+    def __init__(
+        self, command: Sequence[str | Path], columns: int, rows: int, environment: dict[str, str]
+    ) -> None:
+        self.screen = Screen(columns, rows)
+        self._master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self._pid = os.posix_spawn(
+            command[0],
+            [str(each) for each in command],
+            os.environ | {"TERM": "xterm-256color"} | environment,
+            file_actions=[(os.POSIX_SPAWN_DUP2, slave, number) for number in range(3)],
+        )
+        os.close(slave)
+        self._status: int | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._status is None:
+            os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+        os.close(self._master)
+
+    def until(self, seen: Callable[[str], object]) -> str:
+        """Read until `seen` is true of the screen's text; return that."""
+        until_s = time.monotonic() + _TIMEOUT_S
+        while not seen(self.screen.text()):
+            if time.monotonic() > until_s or not self._read():
+                raise AssertionError(f"not seen:\n{self.screen.text()}")
+        return self.screen.text()
+
+    def interrupt(self) -> int:
+        """Press Ctrl-C, read to the end, and return the exit status."""
+        os.kill(self._pid, signal.SIGINT)
+        while self._read():
+            pass
+        _, status = os.waitpid(self._pid, 0)
+        self._status = os.waitstatus_to_exitcode(status)
+        return self._status
+
+    def _read(self) -> bool:
+        ready, _, _ = select.select([self._master], [], [], _TIMEOUT_S)
+        try:
+            data = os.read(self._master, 65_536) if ready else b""
+        except OSError:  # Linux says so when the program has ended
+            return False
+        self.screen.write(data.decode(errors="replace"))
+        return bool(data)

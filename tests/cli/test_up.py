@@ -1,0 +1,168 @@
+"""`shoal up`: the live screen, the day at the highest speed, stopping and going on."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from shoal.cli.app import run
+from shoal.loop.replica import restored
+from shoal.simulation.platform import RECORDING
+from tests.cli.terminal import Terminal
+from tests.simulation.crashing import hours
+
+SHOAL = Path(sys.executable).parent / "shoal"
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """A socket and a state of this test's own; a socket's path has to be short."""
+    with TemporaryDirectory(prefix="shoal-") as short:
+        yield {
+            "SHOAL_SOCKET": f"{short}/s.sock",
+            "SHOAL_STATE": str(tmp_path / "state"),
+            "TZ": "UTC",
+            "LANG": "C.UTF-8",
+        }
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (120, 40)])
+def test_the_screen_shows_fleet_queues_and_decisions_and_lives(
+    environment: dict[str, str], columns: int, rows: int
+) -> None:
+    command: list[str | Path] = [SHOAL, "up", "--demo", "--speed", "120x"]
+    with Terminal(command, columns, rows, environment) as terminal:
+        first = terminal.until(lambda text: re.search(r"\n\d\d:\d\d:\d\d  wait ", text))
+        assert terminal.screen.is_alternate
+        lines = first.splitlines()
+        assert re.fullmatch(r"Shoal Monday 08:\d\d:\d\d UTC   120x", lines[0])
+        assert re.match(
+            r"A100-SXM4-80GB +\d+/64 +H100-SXM5-80GB +\d+/64 +L40S \d+/32 held", lines[1]
+        )
+        assert len(re.findall(r"\b(?:a100|h100|l40s)-0[1-8] [▁▂▃▄▅▆▇█·x]{4,8}", first)) >= 24
+        for queue in ("analytics", "nlp", "ranking", "search", "speech", "vision"):
+            assert re.search(rf"^{queue} +\d+ +\d+\.\d +\d+ +(-|\d+ )", first, re.MULTILINE)
+        assert "DECISIONS" in first
+        second = terminal.until(lambda text: text != first and "DECISIONS" in text)
+        assert second.splitlines()[0] != lines[0], "the clock goes"
+        assert not terminal.screen.overflowed
+        assert terminal.interrupt() == 0
+    assert (terminal.screen.is_alternate, terminal.screen.cursor_shown) == (False, True)
+    assert "shoal: stopped" in terminal.screen.text()
+
+
+@pytest.mark.long
+def test_stopped_or_killed_it_goes_on(environment: dict[str, str]) -> None:
+    """Another process takes over what was left, and the commands see it."""
+    full = os.environ | environment
+    recording = Path(environment["SHOAL_STATE"]) / RECORDING
+    reached: list[int] = []
+    for end in (signal.SIGTERM, signal.SIGKILL, signal.SIGINT):
+        up = subprocess.Popen(
+            [SHOAL, "up", "--no-screen", "--speed", "60x", *(() if reached else ("--demo",))],
+            env=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert up.stderr is not None
+        assert up.stderr.readline().startswith("shoal: serving on ")
+        listed = subprocess.run(
+            [SHOAL, "get", "workloads", "-o", "name"],
+            env=full,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        assert len(listed.stdout.splitlines()) > 50 * bool(reached)
+        other = subprocess.run(
+            [SHOAL, "up", "--no-screen"], env=full, capture_output=True, text=True, check=False
+        )
+        assert other.returncode == 1
+        assert "another shoal up runs on" in other.stderr
+        while reached and restored(recording).at_us <= reached[-1]:
+            pass
+        while not reached and restored(recording).at_us < hours(0.025):
+            pass
+        up.send_signal(end)
+        assert up.wait() == (-end if end is signal.SIGKILL else 0)
+        up.stderr.close()
+        reached.append(restored(recording).at_us)
+    assert reached == sorted(reached)
+
+
+@pytest.mark.long
+def test_without_a_terminal_it_runs_one_day_and_says_what_that_came_to() -> None:
+    """The same on any machine, but for the last digits of prices."""
+    with TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [SHOAL, "up", "--demo"],
+            env={k: v for k, v in os.environ.items() if k != "SHOAL_STATE"} | {"TMPDIR": folder},
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        assert list(Path(folder).iterdir()) == [], "it leaves nothing behind"
+    assert done.stdout.startswith("1 d 0 h of 24 nodes with 160 devices, seed 1\n")
+    for kind in ("training", "inference", "notebook", "batch"):
+        assert re.search(rf"^ {kind} +\d+ +\d+ +\d+ +\d+ +\d+ ", done.stdout, re.MULTILINE)
+    for accelerator in ("A100-SXM4-80GB", "H100-SXM5-80GB", "L40S"):
+        found = re.search(rf"^ {accelerator} +(\d+\.\d) % +(\d+\.\d) %", done.stdout, re.MULTILINE)
+        assert found
+        assert 50 < float(found[1]) < 100
+        assert float(found[2]) < float(found[1])
+    assert not done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--speed", "fast"], '--speed expects 1x, 60x or such, or max, found "fast".'),
+        (["--speed", "0x"], "--speed expects"),
+        (["--for", "soon"], '--for expects a length of time such as 90m, 24h or 7d, found "soon".'),
+        (["--fleet", "nowhere.csv"], "nowhere.csv"),
+    ],
+)
+def test_what_cannot_be_is_said_in_a_sentence(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("shoal", ["up", *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_state_folder_stays_what_it_was_begun_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common = ["up", "--state", str(tmp_path), "--for", "1m", "--speed", "max"]
+    assert run("shoal", [*common, "--seed", "3"]) == 0
+    assert run("shoal", common) == 0
+    capsys.readouterr()
+    assert run("shoal", [*common, "--demo"]) == 2
+    assert "leave --demo out to go on with it" in capsys.readouterr().err
+    assert run("shoal", [*common, "--seed", "4"]) == 2
+
+
+def test_damage_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    common = ["up", "--state", str(tmp_path), "--for", "1m", "--speed", "max"]
+    assert run("shoal", common) == 0
+    (segment,) = (tmp_path / RECORDING).glob("*.shoal")
+    data = bytearray(segment.read_bytes())
+    data[len(data) // 2] ^= 1
+    segment.write_bytes(data)
+    capsys.readouterr()
+    assert run("shoal", common) == 1
+    assert "is damaged: its checksum is wrong. Name another folder" in capsys.readouterr().err
+
+
+def test_a_fleet_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = tmp_path / "nodes.csv"
+    nodes.write_text("name,cpu_milli,memory_mib,devices,accelerator\nn1,64000,512000,8,L40S\n")
+    common = ["up", "--for", "1m", "--speed", "max", "--state", str(tmp_path / "s")]
+    assert run("shoal", [*common, "--fleet", str(nodes)]) == 0
+    assert "of 1 nodes with 8 devices" in capsys.readouterr().out
