@@ -6,7 +6,6 @@ Clients import this too, so it imports nothing but the standard library.
 import os
 import socket
 import stat
-import tempfile
 from pathlib import Path
 
 VARIABLE = "SHOAL_SOCKET"
@@ -31,6 +30,8 @@ def default_path() -> Path:
 
 
 def _temporary() -> Path:
+    import tempfile  # noqa: PLC0415 - slow to import, and seldom needed
+
     return Path(tempfile.gettempdir()) / f"shoal-{os.geteuid()}"
 
 
