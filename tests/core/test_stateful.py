@@ -17,6 +17,7 @@ from shoal.loop.engine import Loop
 from shoal.loop.records import decode, encode
 from shoal.loop.replay import replay
 from shoal.model.node import Node, Taint, TaintEffect
+from shoal.model.queue import Queue, QueueTree
 from shoal.model.request import (
     AffinityTerm,
     DeviceRequest,
@@ -26,7 +27,7 @@ from shoal.model.request import (
     Toleration,
     TolerationOperator,
 )
-from shoal.model.workload import Outcome, Placement, PodSet, Workload
+from shoal.model.workload import Outcome, Placement, PodSet, Workload, WorkloadType
 from tests.core.build import DEMAND, SEED, device, divided, share, whole
 from tests.core.build import node as node_of
 
@@ -97,6 +98,44 @@ pod_sets = st.lists(
 ).map(tuple)
 
 
+def quota(maximum: int) -> st.SearchStrategy[tuple[tuple[str, int], ...]]:
+    """What may be written as a guarantee or limit."""
+    return st.one_of(
+        st.just(()),
+        st.tuples(st.tuples(st.just("H100"), st.integers(0, maximum))),
+        st.tuples(st.tuples(st.just("H100|A100"), st.integers(0, maximum))),
+        st.tuples(
+            st.tuples(st.just("H100"), st.integers(0, maximum)),
+            st.tuples(st.just("A100"), st.integers(0, maximum)),
+        ),
+    )
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> QueueTree:
+    """Queues a and b under team, c beside it, and now and then no tree at all."""
+    if draw(st.integers(0, 4)) == 0:
+        return QueueTree()
+    return QueueTree(
+        tuple(
+            Queue(
+                name,
+                parent,
+                guarantee=draw(quota(3)) or None,
+                limit=draw(quota(5)),
+                weight=draw(st.integers(1, 3)),
+            )
+            for name, parent in (
+                ("root", ""),
+                ("team", "root"),
+                ("a", "team"),
+                ("b", "team"),
+                ("c", "root"),
+            )
+        )
+    )
+
+
 class CoreMachine(RuleBasedStateMachine):
     """Drives a world through its loop, as an unreliable cluster would."""
 
@@ -165,17 +204,31 @@ class CoreMachine(RuleBasedStateMachine):
         """An adapter says where pods with a mask may run."""
         self.loop.feed(ev.MaskSet(self.now(), "m", tuple(sorted(allowed))))
 
-    @rule(sets=pod_sets, priority=st.integers(0, 2))
-    def submitted(self, sets: tuple[PodSet, ...], priority: int) -> None:
+    @rule(tree=trees())
+    def queues_set(self, tree: QueueTree) -> None:
+        """Somebody writes other queues."""
+        self.loop.feed(ev.QueuesSet(self.now(), tree))
+
+    @rule(
+        sets=pod_sets,
+        priority=st.integers(0, 2),
+        queue=st.sampled_from(["a", "b", "c", "default"]),
+        type_=st.sampled_from(WorkloadType),
+    )
+    def submitted(
+        self, sets: tuple[PodSet, ...], priority: int, queue: str, type_: WorkloadType
+    ) -> None:
         """A workload arrives, and is decided upon."""
-        self.submit(sets, priority)
+        self.submit(sets, priority, queue, type_)
         self.turn(1000)
 
-    def submit(self, sets: tuple[PodSet, ...], priority: int) -> None:
+    def submit(
+        self, sets: tuple[PodSet, ...], priority: int, queue: str, type_: WorkloadType
+    ) -> None:
         """Feed an arrival."""
         self.numbers += 1
         uid = f"w{self.numbers}"
-        workload = Workload(uid, sets, priority=priority, created_us=self.now())
+        workload = Workload(uid, sets, queue, type_, priority, self.now())
         self.loop.feed(ev.WorkloadSubmitted(self.time, workload))
 
     @rule(data=st.data(), priority=st.integers(0, 2))
@@ -183,10 +236,11 @@ class CoreMachine(RuleBasedStateMachine):
         """A workload arrives that asks for the same as one that is here."""
         uid = self.some(data, *State)
         if uid is not None:
-            self.submit(self.world.entries[uid].workload.pod_sets, priority)
+            like = self.world.entries[uid].workload
+            self.submit(like.pod_sets, priority, like.queue, like.type)
 
-    @rule(request=requests(), name=st.sampled_from(NAMES))
-    def adopted(self, request: Request, name: str) -> None:
+    @rule(request=requests(), name=st.sampled_from(NAMES), queue=st.sampled_from(["a", "c", "x"]))
+    def adopted(self, request: Request, name: str, queue: str) -> None:
         """A pod of somebody else is found running, whether or not there is room."""
         self.numbers += 1
         uid = f"w{self.numbers}"
@@ -194,7 +248,7 @@ class CoreMachine(RuleBasedStateMachine):
         row = self.world.fleet.row_of.get(name)
         known = self.world.fleet.leaves[row] if row is not None else ()
         leaves = (*known, *(f"{name}/unknown{i}" for i in range(wanted)))[:wanted]
-        workload = Workload(uid, (PodSet("set", 1, request),))
+        workload = Workload(uid, (PodSet("set", 1, request),), queue, WorkloadType.NOTEBOOK)
         self.loop.feed(ev.WorkloadAdopted(self.now(), workload, (Placement(0, name, leaves),)))
 
     @rule(data=st.data())
@@ -273,7 +327,8 @@ class CoreMachine(RuleBasedStateMachine):
         assert tuple(again.snapshot(self.time)) == events
         check(again)
         mine = cycle(self.world, self.policy, self.time, SEED, Budget(1000))
-        assert cycle(again, self.policy, self.time, SEED, Budget(1000)) == mine
+        theirs = cycle(again, self.policy, self.time, SEED, Budget(1000))
+        assert theirs == mine, (theirs, mine)
 
     @invariant()
     def the_books_are_right(self) -> None:

@@ -1,6 +1,7 @@
 import pytest
 
-from shoal.model.verdict import Obstacle, Reason, Stage, Verdict, Wake
+from shoal.model.fractions import UNIT
+from shoal.model.verdict import Obstacle, OverQuota, Reason, Stage, Verdict, Wake
 from shoal.texts.language import Language
 from shoal.texts.verdicts import obstacle_text, reason_label, verdict_text
 
@@ -67,3 +68,31 @@ def test_a_gang_tells_how_much_of_it_fitted() -> None:
     assert verdict_text(given, Language.CHINESE) == (
         "512 个 Pod 必须同时启动，目前只有 511 个找到节点。下一个 Pod：7 个节点空闲 CPU 不足。"
     )
+
+
+@pytest.mark.parametrize(
+    ("over", "english", "chinese"),
+    [
+        (
+            OverQuota(Reason.LIMIT, "vision", "H100", 8 * UNIT, 16 * UNIT, 20 * UNIT),
+            "Queue vision holds 8 H100; with 16 more it would hold 24 of limit 20.",
+            "队列 vision 已占用 8 个 H100，再加 16 个为 24 个，超过上限 20 个。",
+        ),
+        (
+            OverQuota(Reason.GUARANTEE, "serve", "A100-80GB", 0, 2 * 504_000, UNIT),
+            "would need 1.200 A100-80GB and is guaranteed 1.",
+            "需要 1.200 个 A100-80GB，保障为 1 个。",
+        ),
+        (
+            OverQuota(Reason.NO_QUEUE, "lab"),
+            "There is no queue lab in which work can wait.",
+            "没有可供任务排队的队列 lab。",
+        ),
+    ],
+)
+def test_what_quota_stood_in_the_way_is_said_in_numbers(
+    over: OverQuota, english: str, chinese: str
+) -> None:
+    verdict = Verdict(Stage.QUOTA, (), 0, 1, (Wake.QUOTA,), over)
+    assert english in verdict_text(verdict)
+    assert chinese in verdict_text(verdict, Language.CHINESE)

@@ -5,15 +5,15 @@ its start, so the world is the same before and after; the decisions become state
 """
 
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
 
 from shoal.core.board import Board
 from shoal.core.budget import Budget
 from shoal.core.decisions import Decision, Retract, Start, Wait
 from shoal.core.events import Examined
-from shoal.core.placement import NoPlace, place
+from shoal.core.order import Head, Heads
 from shoal.core.policies import Policy
-from shoal.core.waiting import Group, Order
+from shoal.core.quota import Refusal, start_within_quota
+from shoal.core.waiting import Group
 from shoal.core.world import World
 from shoal.model.verdict import Verdict
 
@@ -38,12 +38,14 @@ def cycle(world: World, policy: Policy, now_us: int, seed: int, budget: Budget) 
     """
     run = _Run(world, world.board(policy, seed), now_us, budget)
     start = world.fleet.journal.checkpoint()
+    world.tenants.speculate()
     try:
         run.retract_failed_starts()  # 1
         run.start_what_fits()  # 2
         run.answer_newcomers()  # 3
     finally:
         world.fleet.rollback(start)
+        world.tenants.end_speculation()
     return Cycle(tuple(run.decisions), tuple(run.examined), run.complete)
 
 
@@ -73,6 +75,7 @@ class _Run:
             for pod, placement in entry.held.items():
                 row = world.fleet.give_back(entry.request_of(pod), placement)
                 self._fresh[row] = None
+                world.charge(entry, entry.charges[pod], -1)
             self.decisions.append(Retract(f"retract/{uid}/{entry.attempt}", uid, entry.failed_on))
             self.complete = False
 
@@ -85,40 +88,37 @@ class _Run:
         """
         world = self._world
         sleepers = world.sleepers_for(self._fresh)
-        heads: list[tuple[Order, Group, int]] = [
-            (group.members[0], group, 0) for group in (*world.waiting.awake, *sleepers)
-        ]
-        heapify(heads)
-        while heads:
-            _, group, index = heappop(heads)
+        heads = Heads(world.tenants)
+        for group in (*world.waiting.awake, *sleepers):
+            heads.push(Head(group.members[0], group, 0))
+        while head := heads.pop():
+            group = head.group
             if group.asleep and group not in sleepers:
                 continue
             if self._budget.spent:
                 self.complete = False
                 return
-            if self._try_to_start(group, index):
+            if self._try_to_start(group, head.member):
                 sleepers = world.sleepers_for(self._fresh)
-                if index + 1 < len(group.members):
-                    heappush(heads, (group.members[index + 1], group, index + 1))
+                heads.changed(group.key[0])
+                if head.member + 1 < len(group.members):
+                    heads.push(Head(group.members[head.member + 1], group, head.member + 1))
 
     def _try_to_start(self, group: Group, index: int) -> bool:
-        world = self._world
         uid = group.members[index][2]
-        entry = world.entries[uid]
-        found = place(
-            world.fleet, self._board, entry.workload, group.shapes, entry.refused, self._budget
-        )
-        if isinstance(found, NoPlace):
+        entry = self._world.entries[uid]
+        found = start_within_quota(self._world, self._board, entry, group, self._budget)
+        if isinstance(found, Refusal):
             self._let_wait(group, index, found)
             return False
         self.decisions.append(Start(f"start/{uid}/{entry.attempt + 1}", uid, found))
         self._settled.add(uid)
         return True
 
-    def _let_wait(self, group: Group, index: int, found: NoPlace) -> None:
+    def _let_wait(self, group: Group, index: int, found: Refusal) -> None:
         """Tell those of a group whom that is news, from its member `index` on, why they wait."""
         uids = tuple(uid for _, _, uid in group.members[index:])
-        self.examined.append(Examined(uids[0], found.missing_pods))
+        self.examined.append(Examined(uids[0], found.missing_pods, found.blocked_at))
         if group.verdict is None or group.verdict.cause != found.verdict.cause:
             self._tell(uids, found.verdict)
         else:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from shoal.core.decisions import Decision
 from shoal.core.demand import Learned, Prices
+from shoal.core.tenants import Charge
 from shoal.model.node import Node
+from shoal.model.queue import QueueTree
 from shoal.model.verdict import Verdict
 from shoal.model.workload import Outcome, Placement, Workload
 
@@ -62,6 +64,14 @@ class MaskSet:
     at_us: int
     mask: str
     nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QueuesSet:
+    """The queues are these from now on; all of them change at once."""
+
+    at_us: int
+    queues: QueueTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +157,13 @@ class Decided:
 class Examined:
     """A cycle looked at the group of this waiting workload and it must still wait.
 
-    `missing_pods` is how many pods of its gang found no place, so far as that is known (else 1).
+    `missing_pods` is how many pods of its gang found no place, so far as that is known (else 1);
+    None where more room would not help. `blocked_at` is a queue whose quota stands in the way.
     """
 
     uid: str
-    missing_pods: int
+    missing_pods: int | None
+    blocked_at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +178,10 @@ class Cycled:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadRestored:
-    """A workload as a snapshot remembers it."""
+    """A workload as a snapshot remembers it.
+
+    `charges` are those of the pods of `placements`; none where the devices say what they are.
+    """
 
     at_us: int
     workload: Workload
@@ -175,6 +190,7 @@ class WorkloadRestored:
     started: tuple[int, ...]
     failed_on: str | None
     refused: tuple[str, ...]
+    charges: tuple[tuple[Charge, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +201,8 @@ class GroupRestored:
     uid: str
     verdict: Verdict | None
     asleep: bool
-    missing_pods: int
+    missing_pods: int | None
+    blocked_at: str
     unanswered: tuple[str, ...]
 
 
@@ -212,6 +229,7 @@ Event = (
     | DeviceLost
     | DeviceReturned
     | MaskSet
+    | QueuesSet
     | PricesSet
     | WorkloadSubmitted
     | WorkloadAdopted

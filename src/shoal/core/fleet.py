@@ -56,6 +56,7 @@ class Fleet:
         """Rows whose devices are of more than one accelerator."""
         self.divided_rows = 0
         """Rows that have a device of several leaves."""
+        self._devices_of: dict[int, int] = {}
         self.masks: dict[str, frozenset[str]] = {}
         self.taint_sets: dict[tuple[Taint, ...], int] = {(): 0}
         """Every combination of taints seen, by the number that `taint_set` has for it."""
@@ -187,6 +188,19 @@ class Fleet:
     def accelerator_id(self, name: str) -> int:
         """Return the number, from 1, by which the arrays know an accelerator."""
         return self.accelerator_ids.setdefault(name, len(self.accelerator_ids) + 1)
+
+    def holds_something(self, name: str) -> bool:
+        """Return whether any pod holds something on a node."""
+        row = self.row_of.get(name)
+        return row is not None and self._held_pods[row] > 0
+
+    def accelerators(self) -> list[str]:
+        """Return the names of the accelerators of which there are devices, in order."""
+        return sorted(name for name in self.accelerator_ids if self.devices_of(name))
+
+    def devices_of(self, accelerator: str) -> int:
+        """Return how many devices of an accelerator there are, those out of order included."""
+        return self._devices_of.get(self.accelerator_ids.get(accelerator, 0), 0)
 
     # Holding ----------------------------------------------------------------------------------
 
@@ -381,10 +395,13 @@ class Fleet:
     def _count_kinds(self, row: int, sign: int) -> None:
         """Add a row to the counts of those with several accelerators, or divided devices."""
         accelerators = self.leaf_accelerator[row]
-        devices = self.leaf_device[row]
-        devices = devices[devices > 0]
+        devices, first = np.unique(self.leaf_device[row], return_index=True)
         self.mixed_rows += sign * int(len(np.unique(accelerators[accelerators > 0])) > 1)
-        self.divided_rows += sign * int(len(np.unique(devices)) < len(devices))
+        self.divided_rows += sign * int(
+            np.count_nonzero(devices) < np.count_nonzero(self.leaf_device[row])
+        )
+        for accelerator in accelerators[first[devices > 0]].tolist():
+            self._devices_of[accelerator] = self._devices_of.get(accelerator, 0) + sign
 
     def _static_change(self, row: int) -> None:
         self.static_changes.add(row)

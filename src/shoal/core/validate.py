@@ -6,6 +6,7 @@ pods, a fleet that shrank) is a debt, listed with its age, and only falls by dec
 - Books: what is free is capacity minus what the workloads hold, in every array.
 - No node over its CPU, memory or pods; no leaf over its compute, memory or tenants.
 - A device is whole or shared: whoever holds it whole holds all of it alone.
+- Limits hold at every queue and every one above it; what cannot be returned is guaranteed.
 - A gang is planned whole or not at all, and the leaves of one pod are on different devices.
 - No workload waits without having been told why, once a complete cycle has looked at it.
 - What speculates has rolled back.
@@ -17,14 +18,17 @@ from dataclasses import dataclass
 from shoal.core import events as ev
 from shoal.core.decisions import Start
 from shoal.core.fleet import HOLDER_CLASSES, Fleet, holder_class
+from shoal.core.tenants import Tenants
 from shoal.core.world import Entry, World
 from shoal.model.request import Request
 from shoal.model.workload import Placement
 
 Holding = tuple[Request, Placement]
 
+QUOTA_DEBTS = frozenset({"limit", "guarantee"})
+
 Debts = dict[tuple[str, str], int]
-"""By how much (kind, node or leaf) is over its capacity; nothing that is not."""
+"""By how much (kind, node or leaf or queue) is over its capacity or quota; nothing that is not."""
 
 
 class InvariantError(AssertionError):
@@ -76,6 +80,7 @@ class Validator:
         touched = dict.fromkeys(rows)
         names = {fleet.names[row] for row in touched}
         now = {key: amount for row in touched for key, amount in row_debts(fleet, row)}
+        now |= self._world.tenants.debts()
         grown = {}
         for key, amount in now.items():
             before = self._known.get(key)
@@ -85,8 +90,9 @@ class Validator:
             self._known[key] = Debt(*key, amount, since)
         live = set(fleet.names)
         for key in [k for k in self._known if k not in now]:
-            node = key[1].partition("\0")[0]
-            if node in names or node not in live:
+            kind, where = key
+            node = where.partition("\0")[0]
+            if kind in QUOTA_DEBTS or node in names or node not in live:
                 del self._known[key]
         return grown
 
@@ -108,7 +114,9 @@ def check(world: World) -> Debts:
     for row in range(fleet.size):
         check_row(fleet, row, by_node.get(fleet.names[row], []))
     _check_waiting(world)
-    return {key: amount for row in range(fleet.size) for key, amount in row_debts(fleet, row)}
+    _check_accounts(world)
+    debts = {key: amount for row in range(fleet.size) for key, amount in row_debts(fleet, row)}
+    return debts | world.tenants.debts()
 
 
 def check_answers(world: World) -> None:
@@ -212,6 +220,21 @@ def row_debts(fleet: Fleet, row: int) -> Iterator[tuple[tuple[str, str], int]]:
         ):
             if free < 0:
                 yield (kind, f"{name}\0{leaf}"), -int(free)
+
+
+def _check_accounts(world: World) -> None:
+    """Check the tenants' accounts against accounts that are kept anew."""
+    anew = Tenants(world.fleet)
+    anew.set_tree(world.tenants.tree)
+    for entry in world.entries.values():
+        if entry.charges.keys() != entry.held.keys():
+            raise InvariantError(f"workload {entry.workload.uid}: charged for other pods than hold")
+        for charges in entry.charges.values():
+            anew.charge(entry.workload.queue, entry.workload.type, charges, 1)
+    for kept, right in zip(world.tenants.accounts(), anew.accounts(), strict=True):
+        width = min(kept.shape[1], right.shape[1])
+        if (kept[:, :width] != right[:, :width]).any() or kept[:, width:].any():
+            raise InvariantError("the tenants' accounts are not what the workloads are charged")
 
 
 def _check_waiting(world: World) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.core.eligibility import StaticMasks
+from shoal.core.events import Examined
 from shoal.core.fleet import Fleet
 from shoal.core.journal import IntArray
 from shoal.core.shape import Shape
@@ -41,7 +42,9 @@ class Group:
     """Waiting workloads of one queue that ask for the same and were refused by the same nodes."""
 
     __slots__ = (
+        "accelerators",
         "asleep",
+        "blocked_at",
         "key",
         "members",
         "missing_pods",
@@ -56,14 +59,23 @@ class Group:
         self.key = key
         self.shapes = tuple(shape for shape, _ in key[1])
         """One for each pod set."""
+        self.accelerators = tuple(
+            sorted({name for shape in self.shapes for name in shape.request.devices.accelerators})
+        )
+        """Those that its pod sets name; none where any will do."""
         self.pods = sum(count for _, count in key[1])
         """How many a workload of the group has."""
         self.members: list[Order] = []
         """In order; never empty while the group exists."""
         self.asleep = False
         """Whether it was looked at, fitted nowhere, and may only fit where room has come."""
-        self.missing_pods = 1
-        """Of a sleeping gang: room for how many more pods has to come before it is worth a look."""
+        self.blocked_at = ""
+        """The queue whose quota stands in the way of a sleeping group, if one does."""
+        self.missing_pods: int | None = 1
+        """Of a sleeping gang: room for how many more pods has to come before it is worth a look.
+
+        None where room would not help.
+        """
         self.verdict: Verdict | None = None
         """Why they wait; None until they were looked at."""
         self.unanswered: dict[str, None] = {}
@@ -82,6 +94,8 @@ class Waiting:
         """Rows that have gained room, or other properties, since the last complete cycle."""
         self.unanswered: dict[Group, None] = {}
         """Groups with members that have not been told why they wait."""
+        self._blocked: dict[str, dict[Group, None]] = {}
+        """Sleeping groups by the queue whose quota stands in their way."""
         self._needs: IntArray = np.full((_NEEDS, 16), NOTHING, dtype=np.int64)
         """[what, slot]: the least that any pod of a sleeping group needs."""
         self._mask_of: NDArray[np.intp] = np.full(16, SEVERAL, dtype=np.intp)
@@ -122,12 +136,16 @@ class Waiting:
         if not group.unanswered:
             self.unanswered.pop(group, None)
 
-    def sleep(self, group: Group, missing_pods: int, masks: StaticMasks) -> None:
-        """Note that a group was looked at, and for how many pods of its first gang room lacked."""
-        group.missing_pods = missing_pods
-        if not group.asleep:
-            group.asleep = True
-            del self.awake[group]
+    def sleep(self, group: Group, examined: Examined, masks: StaticMasks) -> None:
+        """Note that a group was looked at, and what stood in the way of its first member."""
+        self.wake(group)
+        group.asleep = True
+        del self.awake[group]
+        group.missing_pods = examined.missing_pods
+        if examined.blocked_at:
+            group.blocked_at = examined.blocked_at
+            self._blocked.setdefault(examined.blocked_at, {})[group] = None
+        if examined.missing_pods is not None:
             needs = [_least_needs(shape) for shape in group.shapes]
             self._needs[:, group.slot] = np.array(needs).min(axis=0)
             self._mask_of[group.slot] = _mask_number(masks, group)
@@ -139,6 +157,19 @@ class Waiting:
             group.missing_pods = 1
             self.awake[group] = None
             self._needs[:, group.slot] = NOTHING
+            if group.blocked_at:
+                del self._blocked[group.blocked_at][group]
+                group.blocked_at = ""
+
+    def quota_on(self, queue: str) -> None:
+        """Wake those for whom a queue's quota stood in the way; it holds less now."""
+        for group in tuple(self._blocked.get(queue, ())):
+            self.wake(group)
+
+    def wake_all(self) -> None:
+        """See to it that the next cycle looks at everybody."""
+        for group in self.groups.values():
+            self.wake(group)
 
     def room_on(self, fleet: Fleet, row: int) -> None:
         """Note that a node has more room, or other properties.
@@ -150,7 +181,7 @@ class Waiting:
             return
         self.fresh[row] = None
         for group in self._gangs:
-            if group.asleep:
+            if group.asleep and group.missing_pods is not None:
                 group.missing_pods -= _could_hold(fleet, row, group)
 
     def end_of_cycle(self) -> None:
@@ -171,7 +202,7 @@ class Waiting:
             allowed = (masks_of == SEVERAL) | masks.table[masks_of, row]
             for slot in slots[allowed].tolist():
                 group = self._slots[slot]
-                if group is not None and (group.pods == 1 or group.missing_pods <= 0):
+                if group is not None and (group.pods == 1 or (group.missing_pods or 0) <= 0):
                     found[group] = None
         return found
 

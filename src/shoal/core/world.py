@@ -19,8 +19,10 @@ from shoal.core.fleet import Fleet
 from shoal.core.labels import BoolArray
 from shoal.core.policies import Policy
 from shoal.core.shape import Shape, Shapes
+from shoal.core.tenants import Charge, Tenants, charges_of
 from shoal.core.waiting import Group, Waiting
 from shoal.model.node import Node
+from shoal.model.queue import QueueTree
 from shoal.model.request import Request
 from shoal.model.workload import Placement, Workload
 
@@ -40,7 +42,16 @@ class InvalidTransitionError(Exception):
 class Entry:
     """A workload in the world."""
 
-    __slots__ = ("attempt", "failed_on", "group", "held", "refused", "started", "workload")
+    __slots__ = (
+        "attempt",
+        "charges",
+        "failed_on",
+        "group",
+        "held",
+        "refused",
+        "started",
+        "workload",
+    )
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
@@ -48,6 +59,8 @@ class Entry:
         """Starts decided so far."""
         self.held: dict[int, Placement] = {}
         """Where each pod is that runs or is planned, by its number."""
+        self.charges: dict[int, tuple[Charge, ...]] = {}
+        """What each of these pods is charged."""
         self.started: set[int] = set()
         """Pods known to run; each of them holds something."""
         self.failed_on: str | None = None
@@ -80,6 +93,7 @@ class World:
         self.fleet = Fleet()
         self.entries: dict[str, Entry] = {}
         """Workloads that have not ended, by uid."""
+        self.tenants = Tenants(self.fleet)
         self.waiting = Waiting()
         self.demand = Demand()
         """What arrives, as learned so far."""
@@ -126,6 +140,8 @@ class World:
                 self._device_returned(event)
             case ev.MaskSet():
                 self._mask_set(event)
+            case ev.QueuesSet():
+                self._queues_set(event.queues)
             case ev.PricesSet():
                 self._prices_set(event.prices)
             case ev.DemandRestored():
@@ -148,6 +164,19 @@ class World:
             )
         return board
 
+    def _queues_set(self, queues: QueueTree) -> None:
+        self.tenants.set_tree(queues)
+        for entry in self.entries.values():
+            for pod, placement in entry.held.items():
+                charges = charges_of(self.fleet, entry.request_of(pod), placement)
+                entry.charges[pod] = charges or entry.charges.get(pod, ())
+                self.charge(entry, entry.charges[pod], 1)
+        self.waiting.wake_all()
+
+    def charge(self, entry: Entry, charges: tuple[Charge, ...], sign: int) -> None:
+        """Charge a workload's queue (`sign` 1), or take charges off it (-1)."""
+        self.tenants.charge(entry.workload.queue, entry.workload.type, charges, sign)
+
     def _prices_set(self, prices: Prices) -> None:
         self.prices = prices
         self.demand.priced()
@@ -162,6 +191,10 @@ class World:
         """Return the sleeping groups of which a pod may fit on one of these rows."""
         return self.waiting.sleepers_for(self.fleet, self._masks, rows)
 
+    def shape_of(self, request: Request) -> Shape:
+        """Return the one shape of equal requests."""
+        return self._shapes.of(request)
+
     def shapes_of(self, workload: Workload) -> tuple[Shape, ...]:
         """Return the shapes of a workload's pod sets, in order."""
         return tuple(self._shapes.of(pod_set.request) for pod_set in workload.pod_sets)
@@ -173,8 +206,20 @@ class World:
         if row is not None and self.fleet.nodes[row] == node:
             return
         row = self.fleet.see(node)
+        self._charge_anew(node.name)
         self._forget_refusals(node.name)
         self.waiting.room_on(self.fleet, row)
+
+    def _charge_anew(self, node: str) -> None:
+        """Charge what is held on a node by its devices as they are now."""
+        if not self.tenants.tree.queues or not self.fleet.holds_something(node):
+            return
+        for entry in self.entries.values():
+            for pod, placement in entry.held.items():
+                if placement.node == node:
+                    self.charge(entry, entry.charges[pod], -1)
+                    entry.charges[pod] = charges_of(self.fleet, entry.request_of(pod), placement)
+                    self.charge(entry, entry.charges[pod], 1)
 
     def _node_lost(self, name: str) -> None:
         row = self.fleet.lose(name)
@@ -287,15 +332,26 @@ class World:
         for node in sorted(entry.refused):
             self._refused_on[node].discard(uid)
 
-    def _hold(self, entry: Entry, placement: Placement) -> None:
-        self.fleet.take(entry.request_of(placement.pod), placement)
+    def _hold(
+        self, entry: Entry, placement: Placement, charges: tuple[Charge, ...] | None = None
+    ) -> None:
+        request = entry.request_of(placement.pod)
+        self.fleet.take(request, placement)
         entry.held[placement.pod] = placement
+        if charges is None and self.tenants.tree.queues:
+            charges = charges_of(self.fleet, request, placement)
+        entry.charges[placement.pod] = charges or ()
+        self.charge(entry, entry.charges[placement.pod], 1)
 
     def _give_back(self, entry: Entry, placements: list[Placement]) -> None:
         give_back = self.fleet.give_back
         rows = {give_back(entry.request_of(p.pod), p): None for p in placements}
         for row in rows:
             self.waiting.room_on(self.fleet, row)
+        for placement in placements:
+            self.charge(entry, entry.charges.pop(placement.pod), -1)
+        for queue in self.tenants.path(entry.workload.queue):
+            self.waiting.quota_on(queue)
 
     def _wait(self, entry: Entry) -> None:
         workload = entry.workload
@@ -362,7 +418,7 @@ class World:
         for examined in event.examined:
             entry = self.entries.get(examined.uid)
             if entry is not None and entry.group is not None:
-                self.waiting.sleep(entry.group, examined.missing_pods, self._masks)
+                self.waiting.sleep(entry.group, examined, self._masks)
         if event.complete:
             self.waiting.end_of_cycle()
 
@@ -376,6 +432,8 @@ class World:
         for name, devices in sorted(fleet.lost_devices.items()):
             for device in sorted(devices):
                 yield ev.DeviceLost(at_us, name, device)
+        if self.tenants.tree.queues:
+            yield ev.QueuesSet(at_us, self.tenants.tree)
         for mask, names in sorted(fleet.masks.items()):
             yield ev.MaskSet(at_us, mask, tuple(sorted(names)))
         if self.prices.classes:
@@ -390,6 +448,7 @@ class World:
                 started=tuple(sorted(entry.started)),
                 failed_on=entry.failed_on,
                 refused=tuple(sorted(entry.refused)),
+                charges=tuple(charges for _, charges in sorted(entry.charges.items())),
             )
         waiting = self.waiting
         for group in sorted(waiting.groups.values(), key=lambda g: g.members[0]):
@@ -399,6 +458,7 @@ class World:
                 verdict=group.verdict,
                 asleep=group.asleep,
                 missing_pods=group.missing_pods,
+                blocked_at=group.blocked_at,
                 unanswered=tuple(sorted(group.unanswered)),
             )
         yield ev.RoomRestored(at_us, tuple(sorted(fleet.names[row] for row in waiting.fresh)))
@@ -409,8 +469,9 @@ class World:
         entry.refused = frozenset(event.refused)
         for node in sorted(event.refused):
             self._refused_on.setdefault(node, set()).add(event.workload.uid)
-        for placement in event.placements:
-            self._hold(entry, placement)
+        charges = event.charges or (None,) * len(event.placements)
+        for placement, charged in zip(event.placements, charges, strict=True):
+            self._hold(entry, placement, charged)
         entry.started.update(event.started)
         if event.failed_on is not None:
             entry.failed_on = event.failed_on
@@ -424,7 +485,8 @@ class World:
             raise InvalidTransitionError(f"snapshot: workload {event.uid} does not wait")
         group.verdict = event.verdict
         if event.asleep:
-            self.waiting.sleep(group, event.missing_pods, self._masks)
+            examined = ev.Examined(event.uid, event.missing_pods, event.blocked_at)
+            self.waiting.sleep(group, examined, self._masks)
         for _, _, uid in group.members:
             if uid not in event.unanswered:
                 self.waiting.told(group, uid)

@@ -58,6 +58,7 @@ _KINDS: dict[int, type] = {
     20: ev.DeviceReturned,
     21: ev.MaskSet,
     22: ev.PricesSet,
+    23: ev.QueuesSet,
     32: ev.WorkloadSubmitted,
     33: ev.WorkloadAdopted,
     34: ev.WorkloadEnded,

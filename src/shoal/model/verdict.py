@@ -7,6 +7,7 @@ from enum import StrEnum
 class Stage(StrEnum):
     """How far a workload came on its way to a start."""
 
+    QUOTA = "quota"
     PLACE = "place"
 
 
@@ -16,6 +17,9 @@ class Reason(StrEnum):
     Those from `NO_NODES` to `LEAF_ROOM` are tests of a node, in the order in which they are made.
     """
 
+    NO_QUEUE = "no-queue"
+    LIMIT = "limit"
+    GUARANTEE = "guarantee"
     NO_NODES = "no-nodes"
     GONE = "node-gone"
     MASK = "mask"
@@ -38,6 +42,8 @@ class Reason(StrEnum):
 class Wake(StrEnum):
     """Kinds of events that can end a verdict."""
 
+    QUOTA = "quota"
+    QUEUES = "queues"
     CAPACITY = "capacity"
     NODES = "nodes"
     MASK = "mask"
@@ -52,9 +58,27 @@ class Obstacle:
 
 
 @dataclass(frozen=True, slots=True)
+class OverQuota:
+    """A workload would hold more than a queue may: used + asked of bound, in units of devices.
+
+    `queue` is the one whose rule is broken, the workload's own or one above it. `bound` is its
+    limit (`Reason.LIMIT`) or, for work that cannot be returned, its guarantee (`GUARANTEE`), on
+    `accelerators` as they are written there. `NO_QUEUE`: no work can wait in a queue of that name.
+    """
+
+    reason: Reason
+    queue: str
+    accelerators: str = ""
+    used_units: int = 0
+    asked_units: int = 0
+    bound_units: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """Why a workload waits: stage, obstacles, how much of the gang fitted, what would wake it.
 
+    At the stage `quota`, `over_quota` says which rule was broken and there are no obstacles.
     `obstacles` are counted for the first pod that found no node, in the order of the tests; the
     last of them is the one that the most promising nodes failed. `placed_pods` of `pods` found a
     place before it.
@@ -65,8 +89,11 @@ class Verdict:
     placed_pods: int
     pods: int
     wakes: tuple[Wake, ...]
+    over_quota: OverQuota | None = None
 
     @property
     def cause(self) -> tuple[Stage, Reason]:
         """What makes two verdicts the same to the person who waits; numbers may differ."""
+        if self.over_quota is not None:
+            return self.stage, self.over_quota.reason
         return self.stage, self.obstacles[-1].reason

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from shoal.model.verdict import Obstacle, Reason, Verdict, Wake
+from shoal.model.fractions import UNIT
+from shoal.model.verdict import Obstacle, OverQuota, Reason, Verdict, Wake
 from shoal.texts.language import Language
 
 
@@ -17,6 +18,11 @@ class _Words:
 
 
 _ENGLISH: Mapping[Reason, _Words] = {
+    Reason.NO_QUEUE: _Words("there is no such queue", "there is no such queue", "no queue"),
+    Reason.LIMIT: _Words("a limit is reached", "a limit is reached", "limit"),
+    Reason.GUARANTEE: _Words(
+        "it does not fit a guarantee", "it does not fit a guarantee", "beyond the guarantee"
+    ),
     Reason.NO_NODES: _Words("there is no node", "there is no node", "no nodes"),
     Reason.GONE: _Words("{n} node is gone", "{n} nodes are gone", "node gone"),
     Reason.MASK: _Words(
@@ -85,6 +91,9 @@ _ENGLISH: Mapping[Reason, _Words] = {
 _CHINESE: Mapping[Reason, _Words] = {
     reason: _Words(sentence, sentence, label)
     for reason, (sentence, label) in {
+        Reason.NO_QUEUE: ("没有这个队列", "没有队列"),
+        Reason.LIMIT: ("已达上限", "已达上限"),
+        Reason.GUARANTEE: ("超出保障配额", "超出保障"),
         Reason.NO_NODES: ("集群中没有节点", "没有节点"),
         Reason.GONE: ("{n} 个节点已消失", "节点已消失"),
         Reason.MASK: ("{n} 个节点被集群规则排除", "被集群规则排除"),
@@ -109,11 +118,15 @@ _WORDS = {Language.ENGLISH: _ENGLISH, Language.CHINESE: _CHINESE}
 
 _WAKES: Mapping[Language, Mapping[Wake, str]] = {
     Language.ENGLISH: {
+        Wake.QUOTA: "the queue's quota has room",
+        Wake.QUEUES: "the queues change",
         Wake.CAPACITY: "something is freed",
         Wake.NODES: "a node joins or changes",
         Wake.MASK: "the cluster's rules change",
     },
     Language.CHINESE: {
+        Wake.QUOTA: "队列配额有余量",
+        Wake.QUEUES: "队列设置变化",
         Wake.CAPACITY: "有资源释放",
         Wake.NODES: "有节点加入或变化",
         Wake.MASK: "集群规则变化",
@@ -144,11 +157,39 @@ def verdict_text(verdict: Verdict, language: Language = Language.ENGLISH) -> str
 
     The obstacle that the most promising nodes failed comes first.
     """
-    obstacles = [obstacle_text(each, language) for each in reversed(verdict.obstacles)]
     wakes = wakes_text(verdict.wakes, language)
+    if verdict.over_quota is not None:
+        return _over_quota(verdict.over_quota, wakes, language)
+    obstacles = [obstacle_text(each, language) for each in reversed(verdict.obstacles)]
     if language is Language.CHINESE:
         return _chinese(verdict, "；".join(obstacles), wakes)
     return _english(verdict, "; ".join(obstacles), wakes)
+
+
+def devices_text(units: int) -> str:
+    """Return units as devices, to the thousandth, rounded up."""
+    milli = -(-units * 1000 // UNIT)
+    return f"{milli // 1000:,}" if milli % 1000 == 0 else f"{milli / 1000:,.3f}"
+
+
+def _over_quota(over: OverQuota, wakes: str, language: Language) -> str:
+    used, asked, bound = map(devices_text, (over.used_units, over.asked_units, over.bound_units))
+    total = devices_text(over.used_units + over.asked_units)
+    if language is Language.CHINESE:
+        text = {
+            Reason.LIMIT: f"队列 {over.queue} 已占用 {used} 个 {over.accelerators}，"
+            f"再加 {asked} 个为 {total} 个，超过上限 {bound} 个。",
+            Reason.GUARANTEE: f"不可回收的任务须在保障配额之内：队列 {over.queue} 需要 "
+            f"{total} 个 {over.accelerators}，保障为 {bound} 个。",
+        }.get(over.reason, f"没有可供任务排队的队列 {over.queue}。")
+        return f"{text}当{wakes}时会重新评估。"
+    text = {
+        Reason.LIMIT: f"Queue {over.queue} holds {used} {over.accelerators}; with {asked} more it"
+        f" would hold {total} of limit {bound}.",
+        Reason.GUARANTEE: "What cannot be returned has to fit a guarantee: queue"
+        f" {over.queue} would need {total} {over.accelerators} and is guaranteed {bound}.",
+    }.get(over.reason, f"There is no queue {over.queue} in which work can wait.")
+    return f"{text} It is looked at again when {wakes}."
 
 
 def _english(verdict: Verdict, obstacles: str, wakes: str) -> str:

@@ -1,0 +1,147 @@
+"""Starting a workload within the quota of its queue and all queues above it, on the journal.
+
+Accelerators of which the quota has nothing left are left out of the search. What was found is
+charged and held against every rule; where it breaks one, the search goes on without them.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from shoal.core.board import Board
+from shoal.core.budget import Budget
+from shoal.core.placement import NoPlace, place
+from shoal.core.shape import Shape
+from shoal.core.tenants import Tenants, charges_of
+from shoal.core.waiting import Group
+from shoal.core.world import Entry, World
+from shoal.model.fractions import UNIT, fraction_up
+from shoal.model.node import WHOLE_COMPUTE_MILLI
+from shoal.model.request import DeviceRequest
+from shoal.model.verdict import OverQuota, Reason, Stage, Verdict, Wake
+from shoal.model.workload import Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a workload was not started, and what could end that; see `events.Examined`."""
+
+    verdict: Verdict
+    missing_pods: int | None
+    blocked_at: str = ""
+
+
+def start_within_quota(
+    world: World, board: Board, entry: Entry, group: Group, budget: Budget
+) -> tuple[Placement, ...] | Refusal:
+    """Place and charge every pod of a workload, or none; world and tenants must be speculating."""
+    tenants = world.tenants
+    queue = entry.workload.queue
+    barred: dict[str, OverQuota] = {}
+    if tenants.tree.queues:
+        if queue not in tenants.takes_work:
+            return _over(tenants, entry, OverQuota(Reason.NO_QUEUE, queue))
+        barred = _barred(world, queue, group)
+    while True:
+        shapes = tuple(_without(world, shape, barred) for shape in group.shapes)
+        left = tuple(shape for shape in shapes if shape is not None)
+        if len(left) < len(shapes):
+            return _over(tenants, entry, barred[min(barred)])
+        found = _try(world, board, entry, left, budget)
+        if isinstance(found, OverQuota):
+            for accelerator in found.accelerators.split("|"):
+                barred[accelerator] = found
+            continue
+        if isinstance(found, NoPlace):
+            blocked_at = _blocked_at(tenants, queue, barred.values())
+            return Refusal(found.verdict, found.missing_pods, blocked_at)
+        return found
+
+
+def _barred(world: World, queue: str, group: Group) -> dict[str, OverQuota]:
+    """Return the accelerators of which not even the smallest pod could have its part."""
+    barred = {}
+    for accelerator in _all_accelerators(world):
+        least = [
+            _least_units(shape.request.devices)
+            for shape in group.shapes
+            if _wants(shape.request.devices, accelerator)
+        ]
+        over = world.tenants.over_limit(queue, accelerator, min(least)) if least else None
+        if over is not None:
+            barred[accelerator] = over
+    return barred
+
+
+def _without(world: World, shape: Shape, barred: Iterable[str]) -> Shape | None:
+    """Return a shape that asks for none of these accelerators, None where none is left to ask."""
+    devices = shape.request.devices
+    wanted = [name for name in _all_accelerators(world) if _wants(devices, name)]
+    left = tuple(name for name in wanted if name not in barred)
+    if len(left) == len(wanted):
+        return shape
+    if not left:
+        return None
+    return world.shape_of(replace(shape.request, devices=replace(devices, accelerators=left)))
+
+
+def _try(
+    world: World, board: Board, entry: Entry, shapes: tuple[Shape, ...], budget: Budget
+) -> tuple[Placement, ...] | NoPlace | OverQuota:
+    """Place and charge a workload, and undo both where that breaks a rule of its queues."""
+    fleet, tenants, workload = world.fleet, world.tenants, entry.workload
+    checkpoint, charged = fleet.journal.checkpoint(), tenants.speculated
+    found = place(fleet, board, workload, shapes, entry.refused, budget)
+    over: OverQuota | None = None
+    if not isinstance(found, NoPlace) and tenants.tree.queues:
+        asked: Counter[str] = Counter()
+        for placement in found:
+            charges = charges_of(fleet, entry.request_of(placement.pod), placement)
+            for charge in charges:
+                asked[charge.accelerator] += charge.units
+            world.charge(entry, charges, 1)
+        over = tenants.over_quota(workload.queue, workload.type, asked)
+    if over is None:
+        fleet.journal.keep()
+        return found
+    tenants.undo(charged)
+    fleet.rollback(checkpoint)
+    return over
+
+
+def _blocked_at(tenants: Tenants, queue: str, broken: Iterable[OverQuota]) -> str:
+    """Return the lowest queue whose account falls whenever one of these rules may hold again.
+
+    What is not covered by guarantees may come to be by whatever ends anywhere in the tree.
+    """
+    path = tenants.path(queue)
+    heights = [
+        len(path) - 1 if over.reason is Reason.GUARANTEE else path.index(over.queue)
+        for over in broken
+    ]
+    return path[max(heights)] if heights else ""
+
+
+def _over(tenants: Tenants, entry: Entry, over: OverQuota) -> Refusal:
+    pods = sum(pod_set.count for pod_set in entry.workload.pod_sets)
+    unknown = over.reason is Reason.NO_QUEUE
+    wake = Wake.QUEUES if unknown else Wake.QUOTA
+    verdict = Verdict(Stage.QUOTA, (), 0, pods, (wake,), over)
+    blocked_at = "" if unknown else _blocked_at(tenants, entry.workload.queue, (over,))
+    return Refusal(verdict, None, blocked_at)
+
+
+def _all_accelerators(world: World) -> list[str]:
+    return world.fleet.accelerators()
+
+
+def _wants(devices: DeviceRequest, accelerator: str) -> bool:
+    return devices.count > 0 and (not devices.accelerators or accelerator in devices.accelerators)
+
+
+def _least_units(devices: DeviceRequest) -> int:
+    """Return what a pod is charged at least, on any accelerator."""
+    if devices.whole:
+        return devices.count * UNIT
+    compute = min(devices.compute_milli, WHOLE_COMPUTE_MILLI)
+    return devices.count * fraction_up(compute, WHOLE_COMPUTE_MILLI)
