@@ -144,7 +144,6 @@ def test_the_other_keys_are_read() -> None:
             keys.ACCELERATORS: "H100|A100-80GB|H100",
             keys.LINKS: "nvlink",
             keys.TYPE: "training",
-            keys.RECREATE: "true",
             keys.QUEUE: "default",
             keys.DEVICES: "4",
         }
@@ -155,7 +154,6 @@ def test_the_other_keys_are_read() -> None:
         accelerators=("H100", "A100-80GB"),
         links=("nvlink",),
         type=WorkloadType.TRAINING,
-        recreate=True,
     )
 
 
@@ -165,7 +163,6 @@ def test_the_other_keys_are_read() -> None:
         (keys.ISOLATION, "strong", "shared, soft, driver, hardware, device"),
         (keys.ACCELERATORS, "H100, A100", "H100|A100-80GB"),
         (keys.TYPE, "Training", "training, inference, notebook, batch"),
-        (keys.RECREATE, "yes", "true, false"),
     ],
 )
 def test_words_are_refused_with_those_that_are_known(key: str, text: str, words: str) -> None:

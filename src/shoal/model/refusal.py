@@ -36,7 +36,6 @@ class RefusalCode(StrEnum):
     NO_CONTAINER = "no-container"
     SEVERAL_CONTAINERS = "several-containers"
     NO_RESOURCE_NAME = "no-resource-name"
-    OTHER_PINS_NODE = "other-pins-node"
     TOO_MANY_DEVICES = "too-many-devices"
     UNSUPPORTED_AFFINITY = "unsupported-affinity"
 

@@ -10,7 +10,6 @@ r"""Shoal's annotations on a pod, read strictly.
 | `shoal.dev/links` | a connection that its devices must have, such as `nvlink` |
 | `shoal.dev/queue` | the queue to wait in |
 | `shoal.dev/type` | `training`, `inference`, `notebook` or `batch` |
-| `shoal.dev/recreate` | `true`: the pod may be ended although nothing makes it again |
 
 Any other key of the prefix is refused. `shoal.dev/claim` is written by Shoal's webhook.
 """
@@ -35,11 +34,10 @@ ACCELERATORS: Final = f"{PREFIX}accelerators"
 LINKS: Final = f"{PREFIX}links"
 QUEUE: Final = f"{PREFIX}queue"
 TYPE: Final = f"{PREFIX}type"
-RECREATE: Final = f"{PREFIX}recreate"
 
 WRITTEN_BY_PEOPLE: Final = (
     *(MEMORY, COMPUTE, DEVICES, ISOLATION, ACCELERATORS, LINKS),
-    *(QUEUE, TYPE, RECREATE),
+    *(QUEUE, TYPE),
 )
 """Every key that a person may write on a pod."""
 
@@ -77,7 +75,6 @@ class Annotations:
     links: tuple[str, ...] = ()
     queue: str = DEFAULT_QUEUE
     type: WorkloadType = WorkloadType.BATCH
-    recreate: bool = False
     hints: tuple[Hint, ...] = field(default=(), compare=False)
 
     @property
@@ -188,12 +185,6 @@ def _type(key: str, text: str) -> WorkloadType | Refusal:
     return WorkloadType(text)
 
 
-def _truth(key: str, text: str) -> bool | Refusal:
-    if text not in ("true", "false"):
-        return refuse(RefusalCode.BAD_WORD, key, text, known="true, false")
-    return text == "true"
-
-
 def _queue(text: str, queues: Collection[str]) -> str | Refusal:
     if text in queues:
         return text
@@ -211,7 +202,6 @@ _READERS: Final[Mapping[str, Callable[[str, str], object]]] = {
     ACCELERATORS: _words,
     LINKS: _words,
     TYPE: _type,
-    RECREATE: _truth,
 }
 _FIELDS: Final[Mapping[str, str]] = {
     MEMORY: "memory_mib",

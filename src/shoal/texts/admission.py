@@ -26,7 +26,6 @@ class Rule(StrEnum):
     WORDS = "words"
     QUEUE = "queue"
     TYPE = "type"
-    RECREATE = "recreate"
     NO_DEVICE_VARIABLES = "no-device-variables"
     NO_FOREIGN_MARKS = "no-foreign-marks"
     NO_CLASS_NAMES = "no-class-names"
@@ -60,8 +59,8 @@ _ENGLISH: Final[Mapping[Rule, str]] = {
     ),
     Rule.KNOWN_KEYS: (
         "metadata.annotations: a key of shoal.dev/ is not known or is written by Shoal only;"
-        " known are shoal.dev/ memory, compute, devices, isolation, accelerators, links, queue,"
-        " type and recreate"
+        " known are shoal.dev/ memory, compute, devices, isolation, accelerators, links, queue"
+        " and type"
     ),
     Rule.NO_LABELS: (
         "metadata.labels: people do not set labels of shoal.dev/ on pods; write what you want as an"
@@ -79,7 +78,6 @@ _ENGLISH: Final[Mapping[Rule, str]] = {
     ),
     Rule.QUEUE: "shoal.dev/queue: names of queues are lower-case letters, digits and '-'",
     Rule.TYPE: "shoal.dev/type: write training, inference, notebook or batch",
-    Rule.RECREATE: "shoal.dev/recreate: write true or false",
     Rule.NO_DEVICE_VARIABLES: (
         "env: NVIDIA_VISIBLE_DEVICES and its like hand out devices that nobody planned; leave them"
         " out, and write the devices under resources.limits"
@@ -126,7 +124,7 @@ _CHINESE: Final[Mapping[Rule, str]] = {
     Rule.KNOWN_KEYS: (
         "metadata.annotations：有未知的或只能由 Shoal 填写的 shoal.dev/ 键；"
         "已知的键是 shoal.dev/ 下的"
-        " memory、compute、devices、isolation、accelerators、links、queue、type 和 recreate"
+        " memory、compute、devices、isolation、accelerators、links、queue 和 type"
     ),
     Rule.NO_LABELS: (
         "metadata.labels：Pod 上不能自行设置 shoal.dev/ 标签；请写成注解，例如 shoal.dev/queue"
@@ -142,7 +140,6 @@ _CHINESE: Final[Mapping[Rule, str]] = {
     ),
     Rule.QUEUE: "shoal.dev/queue：队列名只含小写字母、数字和“-”",
     Rule.TYPE: "shoal.dev/type：请写 training、inference、notebook 或 batch",
-    Rule.RECREATE: "shoal.dev/recreate：请写 true 或 false",
     Rule.NO_DEVICE_VARIABLES: (
         "env：NVIDIA_VISIBLE_DEVICES 等变量会绕过规划得到设备；"
         "请删去，并在 resources.limits 中写所需的设备"

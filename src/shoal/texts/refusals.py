@@ -84,10 +84,6 @@ _ENGLISH: Final[Mapping[RefusalCode | HintCode, str]] = {
         " container would get a device; write the vendor's resource, such as"
         " nvidia.com/gpu: {count}, under the limits of the container that needs it"
     ),
-    RefusalCode.OTHER_PINS_NODE: (
-        "{field} is {value!r}, which goes round Shoal's plan; leave it out, and write a node"
-        " selector or node affinity if the pod must run there"
-    ),
     RefusalCode.TOO_MANY_DEVICES: (
         "{field} ask for {value} devices in one pod, and one claim holds at most {most}; split the"
         " work over several pods"
@@ -152,9 +148,6 @@ _CHINESE: Final[Mapping[RefusalCode | HintCode, str]] = {
     RefusalCode.NO_RESOURCE_NAME: (
         "{field} 没有写设备资源，在该命名空间（通道 device-plugin）中任何容器都得不到设备；"
         "请在需要设备的容器的 limits 中写厂商的资源名，例如 nvidia.com/gpu: {count}"
-    ),
-    RefusalCode.OTHER_PINS_NODE: (
-        "{field} 的值 {value!r} 绕过了 Shoal 的规划；请删去，需要时请用节点选择器或节点亲和性"
     ),
     RefusalCode.TOO_MANY_DEVICES: (
         "{field} 在一个 Pod 中要求 {value} 张设备，而一个申领最多 {most} 张；请拆分到多个 Pod"

@@ -6,7 +6,6 @@ of Shoal's claims. Facts: design of the gate by ApplyConfiguration and of its gu
 Kubernetes 1.37; `namespaceObject` and messages are those of `admissionregistration.k8s.io/v1`.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -245,7 +244,6 @@ def _forms() -> list[tuple[Rule, str, str]]:
         (Rule.WORDS, keys.LINKS, f"^({keys.WORDS_FORM})$"),
         (Rule.QUEUE, keys.QUEUE, f"^({keys.QUEUE_FORM})$"),
         (Rule.TYPE, keys.TYPE, f"^({types})$"),
-        (Rule.RECREATE, keys.RECREATE, "^(true|false)$"),
     ]
 
 
@@ -345,8 +343,3 @@ def _object(kind: str, name: str, spec: Mapping[str, Any]) -> Manifest:
         "metadata": {"name": name, "labels": {"app.kubernetes.io/managed-by": "shoal"}},
         "spec": dict(spec),
     }
-
-
-def is_foreign(key: str) -> bool:
-    """Whether a label or annotation is another scheduler's note about an allocation."""
-    return re.fullmatch("|".join(FOREIGN_MARKS), key) is not None
