@@ -9,12 +9,16 @@ from collections import Counter
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import settings
 
+from shoal.core import board, eligibility, fleet
 from shoal.core import events as ev
 from shoal.core.budget import Budget
+from shoal.core.changes import ChangeLog
 from shoal.core.cycle import Cycle, cycle
 from shoal.core.decisions import Decision, Retract, Start, Wait
+from shoal.core.demand import ClassPrice, Prices
 from shoal.core.policies import POLICIES, Policy
 from shoal.core.validate import Validator, check, check_answers
 from shoal.core.world import World
@@ -160,6 +164,7 @@ class Day:
             self.node_changes: 5,
             self.device_changes: 2,
             self.mask_changes: 1,
+            self.prices_change: 1,
             self.arrives: 14,
             self.is_adopted: 1,
             self.ends: 6,
@@ -196,6 +201,14 @@ class Day:
         """An adapter says where pods that name it may run."""
         names = self.chance.sample(NAMES, self.chance.randrange(6))
         self.feed(ev.MaskSet(self.now(), "m", tuple(sorted(names))))
+
+    def prices_change(self) -> None:
+        """Room is worth something else, for those who have come so far."""
+        classes = tuple(
+            ClassPrice(each, 1000 * self.chance.randrange(4000))
+            for each in self.world.demand.classes()
+        )
+        self.feed(ev.PricesSet(self.now(), Prices(classes, (("A100", 2000),))))
 
     def arrives(self) -> None:
         """A workload arrives, which may ask for the same as another; uids tell no order."""
@@ -322,14 +335,30 @@ class Day:
         assert list(world.snapshot(0)) == list(self.world.snapshot(0))
 
 
+def lived(seed: int) -> Day:
+    """A day, at its end."""
+    day = Day(seed)
+    for _ in range(STEPS):
+        day.step()
+    day.is_replayed()
+    return day
+
+
+@pytest.mark.parametrize("seed", range(len(POLICIES)))
+def test_what_caches_forget_changes_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logs that remember little and caches that hold little cost time, and nothing else."""
+    recorded = lived(seed).recorded
+    monkeypatch.setattr(fleet, "ChangeLog", lambda: ChangeLog(capacity=2))
+    monkeypatch.setattr(eligibility, "CACHED_BITS", 0)
+    monkeypatch.setattr(board, "CACHED_SCORES", 32)
+    assert lived(seed).recorded == recorded
+
+
 def test_random_days() -> None:
     """Many days, on which everything that can happen does."""
     happened.clear()
     days = settings().max_examples
     for seed in range(days):
-        day = Day(seed)
-        for _ in range(STEPS):
-            day.step()
-        day.is_replayed()
+        lived(seed)
     for kind in (Start, Retract, Wait, ev.PodMoved, ev.StartFailed, ev.NodeLost, ev.DeviceReturned):
         assert happened[kind.__name__] >= days // 2, kind
