@@ -313,9 +313,8 @@ class World:
         pod = event.placement.pod
         if entry is None or pod not in entry.started:
             return
-        source = entry.held.pop(pod)
+        self._give_back(entry, [entry.held.pop(pod)])
         self._hold(entry, event.placement)
-        self._give_back(entry, [source])
 
     def _start_failed(self, event: ev.StartFailed) -> None:
         entry = self.entries.get(event.uid)
