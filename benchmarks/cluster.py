@@ -19,7 +19,7 @@ from tests.cluster.admission import MANAGED, MANAGED_DRA, Admission
 from tests.cluster.harness.api import Api, eventually
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.harness.objects import job, pod
-from tests.cluster.way import Shoal
+from tests.cluster.way import Shoal, account
 
 NODES = 1_000
 PODS = 5_000
@@ -41,8 +41,8 @@ class _Meta(msgspec.Struct):
 
 
 class _Pod(msgspec.Struct):
-    metadata: _Meta
-    spec: _Spec
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+    spec: _Spec = msgspec.field(default_factory=_Spec)
 
 
 class _Event(msgspec.Struct):
@@ -95,7 +95,7 @@ class Tally:
             while True:
                 async for line in api.watch(path, {}):
                     event = _event.decode(line)
-                    if event.type == "MODIFIED" and event.object.spec.nodeName:
+                    if event.type in ("ADDED", "MODIFIED") and event.object.spec.nodeName:
                         name = event.object.metadata.name
                         if name not in self._bound:
                             self._bound.add(name)
@@ -103,8 +103,12 @@ class Tally:
 
 
 @contextmanager
-def _shoal(cluster: Cluster) -> Iterator[Shoal]:
-    shoal = Shoal(cluster, refused_after=30)
+def _shoal(cluster: Cluster, admission: Admission | None = None) -> Iterator[Shoal]:
+    """A scheduler that leads; behind admission, under the account that may lift gates."""
+    own: dict[str, Any] = {}
+    if admission is not None:
+        own = {"kubeconfig": account(admission), "lease_namespace": "shoal"}
+    shoal = Shoal(cluster, refused_after=30, **own)
     eventually(lambda: shoal.leads, 120, "it does not lead")
     yield shoal
     shoal.process.stop()
@@ -165,25 +169,25 @@ def cluster_throughput() -> Iterator[Result]:
 
 def throughput(nodes: int, pods: int) -> Iterator[Result]:
     """The same at any size."""
-    with Cluster(node_grace_s=600) as cluster, Admission(cluster) as _:
+    with Cluster(node_grace_s=600) as cluster, Admission(cluster) as admission:
         cluster.namespace("plain")
         cluster.fake_nodes.add("gpu", nodes, 8)
         alone = _rate(cluster, "plain", _pods("plain", pods), pods)
         _clean(cluster, "plain")
-        with _shoal(cluster):
+        with _shoal(cluster, admission):
             ours = _rate(cluster, MANAGED, _pods(MANAGED, pods), pods)
         cluster.fake_nodes.clear()
     size = f"{pods:,} pods, {nodes:,} nodes"
     yield Result(f"kube-scheduler alone, device plugin ({size})", alone, "1/s")
     yield Result(f"with Shoal, device plugin ({size})", ours, "1/s")
     yield Result(f"Shoal of kube-scheduler, device plugin ({size})", ours / alone, "", at_least=0.5)
-    with Cluster(node_grace_s=600) as cluster, Admission(cluster) as _:
+    with Cluster(node_grace_s=600) as cluster, Admission(cluster) as admission:
         cluster.namespace("plain")
         cluster.fake_nodes.add("dra", nodes, 8, channels=["dra"])
         cluster.api.create(_template())
         alone = _rate(cluster, "plain", _templated(pods), pods)
         _clean(cluster, "plain")
-        with _shoal(cluster):
+        with _shoal(cluster, admission):
             ours = _rate(cluster, MANAGED_DRA, _pods(MANAGED_DRA, pods), pods)
     yield Result(f"kube-scheduler alone, DRA ({size})", alone, "1/s")
     yield Result(f"with Shoal, DRA ({size})", ours, "1/s")
@@ -193,13 +197,13 @@ def throughput(nodes: int, pods: int) -> Iterator[Result]:
 @bench
 def cluster_jobs() -> Iterator[Result]:
     """700 one-card Jobs on 200 nodes, from creation to binding, beside plain Jobs."""
-    with Cluster(node_grace_s=600) as cluster, Admission(cluster) as _:
+    with Cluster(node_grace_s=600) as cluster, Admission(cluster) as admission:
         cluster.namespace("plain")
         cluster.fake_nodes.add("gpu", JOB_NODES, 8)
         plain = [job(f"j{n}", 1, namespace="plain") for n in range(JOBS)]
         alone = _rate(cluster, "plain", plain, JOBS)
         _clean(cluster, "plain")
-        with _shoal(cluster):
+        with _shoal(cluster, admission):
             bodies = [job(f"j{n}", 1, namespace=MANAGED) for n in range(JOBS)]
             ours = _rate(cluster, MANAGED, bodies, JOBS)
     yield Result("plain Jobs (700 on 200 nodes)", alone, "1/s")

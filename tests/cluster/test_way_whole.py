@@ -5,14 +5,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from shoal.kubernetes.admission.installation import RIGHTS
-from tests.cluster.admission import ACCOUNT, MANAGED, MANAGED_DRA, Admission
+from tests.cluster.admission import MANAGED, MANAGED_DRA, Admission
 from tests.cluster.harness.api import eventually
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.harness.objects import job, pod, running
 from tests.cluster.way import (
     POD,
     Shoal,
+    account,
     ask,
     bound,
     events_of,
@@ -29,31 +29,11 @@ pytestmark = [pytest.mark.cluster]
 def shoal(cluster: Cluster) -> Iterator[Shoal]:
     """A scheduler under its own account, behind admission."""
     with Admission(cluster) as admission:
-        admission.grant("scheduler", ACCOUNT)
-        grant_in_namespace(cluster)
-        shoal = Shoal(
-            cluster, kubeconfig=cluster.user(ACCOUNT), lease_namespace="shoal", refused_after=30
-        )
+        own = account(admission)
+        shoal = Shoal(cluster, kubeconfig=own, lease_namespace="shoal", refused_after=30)
         yield shoal
         shoal.check()
         shoal.process.stop()
-
-
-def grant_in_namespace(cluster: Cluster) -> None:
-    """The scheduler's rights in Shoal's own namespace."""
-    rules = [
-        {"apiGroups": [right.group], "resources": [right.resource], "verbs": [*right.verbs]}
-        for right in RIGHTS
-        if right.process == "scheduler" and right.namespaced
-    ]
-    rbac = "rbac.authorization.k8s.io"
-    meta = {"name": "shoal-scheduler", "namespace": "shoal"}
-    api = f"{rbac}/v1"
-    cluster.api.apply({"apiVersion": api, "kind": "Role", "metadata": meta, "rules": rules})
-    role = {"apiGroup": rbac, "kind": "Role", "name": meta["name"]}
-    subject = {"apiGroup": rbac, "kind": "User", "name": ACCOUNT}
-    binding = {"roleRef": role, "subjects": [subject], "metadata": meta}
-    cluster.api.apply({"apiVersion": api, "kind": "RoleBinding", **binding})
 
 
 def test_plain_manifests_run_where_shoal_said(cluster: Cluster, shoal: Shoal) -> None:

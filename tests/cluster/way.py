@@ -7,6 +7,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+from shoal.kubernetes.admission.installation import RIGHTS
+from tests.cluster.admission import ACCOUNT, Admission
 from tests.cluster.harness.api import eventually
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.harness.objects import job, namespace, pod
@@ -75,6 +77,26 @@ class Shoal:
     def check(self) -> None:
         """Both a world made anew and the running one agree with the API server."""
         ask(self.cluster, "check", "--consistency", "--scheduler", self.url)
+
+
+def account(admission: Admission) -> Path:
+    """The kubeconfig of Shoal's own account, which has just the rights of its scheduler."""
+    cluster = admission.cluster
+    admission.grant("scheduler", ACCOUNT)
+    rules = [
+        {"apiGroups": [right.group], "resources": [right.resource], "verbs": [*right.verbs]}
+        for right in RIGHTS
+        if right.process == "scheduler" and right.namespaced
+    ]
+    rbac = "rbac.authorization.k8s.io"
+    meta = {"name": "shoal-scheduler", "namespace": "shoal"}
+    api = f"{rbac}/v1"
+    cluster.api.apply({"apiVersion": api, "kind": "Role", "metadata": meta, "rules": rules})
+    role = {"apiGroup": rbac, "kind": "Role", "name": meta["name"]}
+    subject = {"apiGroup": rbac, "kind": "User", "name": ACCOUNT}
+    binding = {"roleRef": role, "subjects": [subject], "metadata": meta}
+    cluster.api.apply({"apiVersion": api, "kind": "RoleBinding", **binding})
+    return cluster.user(ACCOUNT)
 
 
 def ask(cluster: Cluster, *arguments: str) -> str:

@@ -14,7 +14,7 @@ repeated: it has a precondition, a name of its own, or the same content.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import structlog
 
@@ -67,6 +67,26 @@ class StartError(Exception):
     """A pod cannot be started as planned; the text says why."""
 
 
+class News(Protocol):
+    """Whom the executor tells what happens."""
+
+    def waits(self, decision: Wait) -> None:
+        """Workloads wait, and why."""
+        ...
+
+    def is_released(self) -> None:
+        """The patch of a pod is being sent."""
+        ...
+
+    def failed(self, flight: Flight, number: int, reason: str) -> None:
+        """A start does not come true, because of the pod with this number."""
+        ...
+
+    def wake(self) -> None:
+        """There may be something to do."""
+        ...
+
+
 class KubernetesExecutor:
     """Carries decisions out in a cluster; implements the loop's `Executor`."""
 
@@ -78,9 +98,7 @@ class KubernetesExecutor:
         *,
         now_us: Callable[[], int],
         may_write: Callable[[], bool] = lambda: True,
-        on_wait: Callable[[Wait], None] = lambda _: None,
-        on_release: Callable[[str], None] = lambda _: None,
-        wake: Callable[[], None] = lambda: None,
+        news: News,
     ) -> None:
         self.running: set[asyncio.Task[None]] = set()
         """What is being carried out."""
@@ -89,9 +107,7 @@ class KubernetesExecutor:
         self._catalog = catalog
         self._now_us = now_us
         self._may_write = may_write
-        self._on_wait = on_wait
-        self._on_release = on_release
-        self._wake = wake
+        self._news = news
         self._done: set[str] = set()
         """Keys of decisions that were begun, until their workloads have moved on."""
         self._written: dict[str, Pod] = {}
@@ -102,7 +118,7 @@ class KubernetesExecutor:
     def carry_out(self, decision: Decision) -> None:
         """Begin to carry out a decision; a key that was begun already is not begun again."""
         if isinstance(decision, Wait):
-            self._on_wait(decision)
+            self._news.waits(decision)
             return
         if decision.key in self._done:
             return
@@ -154,7 +170,7 @@ class KubernetesExecutor:
                 _log.warning("not carried out", key=key, why=str(error))
             finally:
                 self._done.discard(key)
-                self._wake()
+                self._news.wake()
 
         task = asyncio.create_task(run(), name=key)
         self.running.add(task)
@@ -179,7 +195,7 @@ class KubernetesExecutor:
             self._refused_by_quota(flight, refused)
             return
         except StartError as failed:
-            self._source.fail(flight, number, str(failed), self._now_us())
+            self._news.failed(flight, number, str(failed))
             return
         bearers = flight.bearers
         for number in bearers:
@@ -201,9 +217,9 @@ class KubernetesExecutor:
             if len(flight.seats) == 1:
                 self._refused_by_quota(flight, refused)
             else:
-                self._source.fail(flight, number, str(refused), self._now_us())
+                self._news.failed(flight, number, str(refused))
         except StartError as failed:
-            self._source.fail(flight, number, str(failed), self._now_us())
+            self._news.failed(flight, number, str(failed))
 
     def _refused_by_quota(self, flight: Flight, refused: QuotaExceededError) -> None:
         pod = self._pod_in(flight, min(flight.seats))
@@ -234,7 +250,7 @@ class KubernetesExecutor:
             if not gated and pod.spec.node_name:
                 return
             patch = release_patch(pod, note) if gated else note_patch(pod, note)
-            self._on_release(flight.uid)
+            self._news.is_released()
             if await self._patch(pod, patch) is not None:
                 return
             pod = await self._look(pod)

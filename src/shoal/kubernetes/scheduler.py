@@ -137,9 +137,7 @@ class Scheduler:
             catalog,
             now_us=now_us,
             may_write=lambda: self._leadership.is_leader,
-            on_wait=self._told_to_wait,
-            on_release=self._released,
-            wake=self._wake.set,
+            news=self,
         )
         self.loop = Loop(self.world, policy, seed, self.executor, recorder or NoRecorder())
         for store in truth.stores:
@@ -240,20 +238,24 @@ class Scheduler:
         self._tick_at_s = now_s + self.options.tick_s
         for late in list(self._deadlines.overdue(at_us)):
             if late.reason:
-                self._fail(late.flight, late.number, late.reason, at_us)
+                self.failed(late.flight, late.number, late.reason)
             else:
                 self.executor.renew_claim(late.flight, late.number)
 
-    def _fail(self, flight: Flight, number: int, reason: str, at_us: int) -> None:
+    def failed(self, flight: Flight, number: int, reason: str) -> None:
+        """Take note of a start that does not come true, and tell its pods."""
+        if flight.failure:
+            return
         node = flight.seats[number].placement.node
         _log.info("start failed", workload=flight.uid, pod=number, node=node, why=reason)
         for uid in flight.pods:
             self._say(uid, "StartFailed", f"Not started on node {node}: {reason}", warning=True)
-        self.source.fail(flight, number, reason, at_us)
+        self.source.fail(flight, number, reason, now_us())
 
     # Telling people ---------------------------------------------------------------------------
 
-    def _told_to_wait(self, decision: Wait) -> None:
+    def waits(self, decision: Wait) -> None:
+        """Tell pods why they wait."""
         text = verdict_text(decision.verdict)
         for uid in decision.workloads:
             unit = self.source.units.waiting.get(uid)
@@ -285,7 +287,8 @@ class Scheduler:
             if entry is not None and entry.started:
                 self._freed.append(time.monotonic())
 
-    def _released(self, _: str) -> None:
+    def is_released(self) -> None:
+        """Count how long it took from a freed device to a patch."""
         if self._freed:
             self.counts.free_to_patch_s.append(time.monotonic() - self._freed.popleft())
 

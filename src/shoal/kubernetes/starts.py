@@ -71,7 +71,8 @@ class Starts(Seats):
         self.queue(ev.WorkloadEnded(now_us, decision.workload, Outcome.CANCELLED))
         if flight is None:
             return None
-        bare = any(flight.owner == pod for pod in flight.pods)
+        pod = self.pods.get(flight.owner)
+        bare = self.truth.stage(pod) is Stage.RELEASED and flight.owner in flight.pods
         self._retracted.add(flight.start)
         if bare:
             details = (("node", decision.node), ("message", flight.failure))
