@@ -5,7 +5,7 @@ PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv up check lint types contracts kubernetes cluster test docs bench picture \
+.PHONY: help venv up openb check lint types contracts kubernetes cluster test docs bench picture \
   soak lock changelog clean
 
 help: ## show this list
@@ -19,7 +19,10 @@ venv: .venv/ready ## make the Python environment .venv from the hashed locks
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
-up: venv ## fill a real 6,212-GPU cluster under every published policy, from nothing
+up: venv ## start a living platform: 24 simulated nodes, six teams; without a terminal, one day of it
+	$(BIN)/shoal up --demo $(UP)
+
+openb: venv ## fill a real 6,212-GPU cluster under every published policy
 	$(BIN)/shoal simulate \
 	  --nodes examples/openb/nodes.csv --pods examples/openb/pods.csv \
 	  --policy random,dot-product,clustering,packing,best-fit,fgd \

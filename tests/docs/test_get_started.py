@@ -11,9 +11,9 @@ ROW = r" *[a-z-]+ +\d+\.\d"
 
 
 @pytest.mark.long
-def test_the_table_of_get_started_is_what_make_up_comes_to(repository: Path) -> None:
+def test_the_table_of_get_started_is_what_make_openb_comes_to(repository: Path) -> None:
     makefile = (repository / "Makefile").read_text()
-    command = re.search(r"^up: .*\n\t\$\(BIN\)/(shoal(?:.*\\\n)*.*)", makefile, re.MULTILINE)
+    command = re.search(r"^openb: .*\n\t\$\(BIN\)/(shoal(?:.*\\\n)*.*)", makefile, re.MULTILINE)
     assert command
     arguments = command[1].replace("\\\n", " ").split()[1:]
     done = subprocess.run(

@@ -120,7 +120,6 @@ class Place:
     """What does not change while the screen is shown."""
 
     state: str
-    socket: str
     speed: str
     language: Language = Language.ENGLISH
 

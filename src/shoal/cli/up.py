@@ -249,7 +249,7 @@ class _Live:
                 ):
                     writer.start()
                     follower.start()
-                    self._show(doors, str(socket), speed)
+                    self._show(doors, socket, speed)
             except AddressError as error:
                 raise CannotError(str(error)) from None
             finally:
@@ -307,7 +307,7 @@ class _Live:
             self._stop.set()
             doors.inbox.ring()
 
-    def _show(self, doors: "Doors", socket: str, speed: str) -> None:
+    def _show(self, doors: "Doors", socket: Path, speed: str) -> None:
         if not self._screen:
             print(f"shoal: serving on {socket}; state in {self._folder}", file=sys.stderr)
             self._stop.wait()
@@ -319,7 +319,7 @@ class _Live:
         from shoal.cli.where import environment_language
 
         console = Console()
-        place = Place(str(self._folder), socket, speed, environment_language())
+        place = Place(_short(self._folder), speed, environment_language())
 
         def drawn() -> object:
             return frame(view_of(doors), place, console.width, console.height)
@@ -327,6 +327,12 @@ class _Live:
         with Live(console=console, screen=True, auto_refresh=False) as live:
             while not self._stop.wait(DRAW_S):
                 live.update(drawn(), refresh=True)  # type: ignore[arg-type]
+
+
+def _short(path: Path) -> str:
+    """Return a path as people write it who are at home."""
+    home = Path.home()
+    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
 
 
 def _standing(doors: "Doors", queues: tuple[Path, ...], *, demo: bool) -> "Standing":
