@@ -13,13 +13,14 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.frame import Result, bench
+from shoal.bounds.prices import prices
 from shoal.core import events as ev
 from shoal.core.decisions import Decision, Retract, Start
 from shoal.core.policies import Policy
 from shoal.core.validate import Validator, check
 from shoal.core.world import World
-from shoal.loop.engine import Loop, NoRecorder
 from shoal.loop.disk import FastDisk
+from shoal.loop.engine import Loop, NoRecorder
 from shoal.loop.recording import FolderRecorder
 from shoal.loop.records import Header
 from shoal.model.node import Device, Leaf, Node, Taint, TaintEffect
@@ -49,6 +50,7 @@ class Measured:
     retracted: int = 0
     waited: int = 0
     seconds: float = 0.0
+    pricing_seconds: float = 0.0
     cycle_seconds: list[float] = field(default_factory=list)
     shapes: int = 0
     peak_mib: float = 0.0
@@ -139,7 +141,8 @@ class Stream:
 def steady(nodes: int, arrivals: int, policy: Policy, *, validated: bool = False) -> Measured:
     """Fill a fleet to its level, then time `arrivals` arrivals, one cycle each, with recording.
 
-    The time counted is that of applying, cycling and recording after the fill.
+    The time counted is that of applying, cycling and recording after the fill; prices are made
+    from learned demand off the hot path, so their time is kept apart.
     """
     measured = Measured()
     stream = Stream(nodes)
@@ -153,15 +156,33 @@ def steady(nodes: int, arrivals: int, policy: Policy, *, validated: bool = False
             loop.feed(ev.NodeSeen(0, node))
         while stream.held < LEVEL * stream.capacity:
             loop.feed(ev.WorkloadSubmitted(stream.number, stream.arrive()))
+            _set_prices(loop, policy, stream.number)
             _take_in(stream, loop.turn(stream.number).decisions)
         for _ in range(arrivals):
             _one_arrival(stream, loop, measured)
+            measured.pricing_seconds += _set_prices(loop, policy, stream.number)
             if validated and stream.number % 500 == 0:
                 check(world)
         recorder.close()
     measured.shapes = len(stream.seen)
     measured.peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return measured
+
+
+def _set_prices(loop: Loop, policy: Policy, at_us: int) -> float:
+    """Make prices where the default policy is due for them, as a thread beside the loop would.
+
+    Returns the seconds that it took.
+    """
+    world = loop.world
+    if policy.name != "fragmentation" or not world.demand.pricing_due:
+        return 0.0
+    begin = time.perf_counter()
+    nodes = [node for node in world.fleet.nodes if node is not None]
+    made = ev.PricesSet(at_us, prices(nodes, world.demand.classes()))
+    seconds = time.perf_counter() - begin
+    loop.feed(made)
+    return seconds
 
 
 def _one_arrival(stream: Stream, loop: Loop, measured: Measured) -> None:

@@ -15,9 +15,11 @@ from tests.core.build import divided, node, share, whole
 def most(types: tuple[NodeType, ...], *wanted: tuple[Request, float]) -> float:
     """The most devices that can be given to these requests."""
     requests = [request for request, _ in wanted]
-    return Program(types, requests, devices(requests)).most(
-        np.array([amount for _, amount in wanted])
-    ).value
+    return (
+        Program(types, requests, devices(requests))
+        .most(np.array([amount for _, amount in wanted]))
+        .value
+    )
 
 
 def devices(requests: list[Request]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

@@ -1,5 +1,7 @@
 """Demand as it is learned from arrivals."""
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -69,7 +71,7 @@ def test_prices_are_due_early_and_then_more_and_more_rarely() -> None:
         if demand.pricing_due:
             demand.priced()
             due.append(number)
-    gaps = [later - earlier for earlier, later in zip(due, due[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in pairwise(due)]
     assert due[0] == FIRST_PRICING_PODS
     assert gaps == sorted(gaps)
     assert gaps[-1] == LONGEST_PRICING_PODS

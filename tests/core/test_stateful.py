@@ -10,6 +10,8 @@ from shoal.core import events as ev
 from shoal.core.budget import Budget
 from shoal.core.cycle import Cycle, cycle
 from shoal.core.decisions import Decision, Start
+from shoal.core.defragment import propose
+from shoal.core.demand import ClassPrice, Prices, TaskClass
 from shoal.core.policies import POLICIES, Policy
 from shoal.core.validate import Validator, check, check_answers
 from shoal.core.world import State, World
@@ -208,6 +210,38 @@ class CoreMachine(RuleBasedStateMachine):
     def queues_set(self, tree: QueueTree) -> None:
         """Somebody writes other queues."""
         self.loop.feed(ev.QueuesSet(self.now(), tree))
+
+    @rule(
+        classes=st.lists(st.tuples(plain, st.integers(1, 9), st.integers(0, 2000)), max_size=4),
+        scarce=st.integers(0, 2000),
+    )
+    def prices_set(self, classes: list[tuple[Request, int, int]], scarce: int) -> None:
+        """Prices were made anew, from whatever demand."""
+        priced = tuple(
+            ClassPrice(TaskClass(request, weight), 1000 * worth, (("A100", 1000 * scarce),))
+            for request, weight, worth in classes
+        )
+        self.loop.feed(ev.PricesSet(self.now(), Prices(priced, (("H100", scarce),))))
+
+    @rule(data=st.data(), most=st.integers(0, 3))
+    def moved(self, data: st.DataObject, most: int) -> None:
+        """Room is made for a pod that waits by the moves that are proposed: then it fits."""
+        uid = self.some(data, State.WAITING)
+        if uid is None:
+            return
+        before = {name: array.copy() for name, array in self.world.fleet.arrays().items()}
+        moves = propose(self.world, self.policy, SEED, uid, most)
+        for name, array in self.world.fleet.arrays().items():
+            assert np.array_equal(before[name], array), name
+        assert len(moves) <= most
+        for move in moves:
+            assert self.world.entries[move.uid].held[move.pod] == move.source
+            self.loop.feed(ev.PodMoved(self.now(), move.uid, move.target))
+        if moves:
+            entry = self.world.entries[uid]
+            board = self.world.board(self.policy, SEED)
+            (shape,) = self.world.shapes_of(entry.workload)
+            assert board.best(shape, uid, entry.refused) is not None
 
     @rule(
         sets=pod_sets,

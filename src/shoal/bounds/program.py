@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 
 import highspy
 import numpy as np
+from highspy._core import _Highs
 from numpy.typing import NDArray
 
 from shoal.bounds.patterns import Grid, best_patterns
@@ -293,7 +294,7 @@ class _Model:
     def __init__(self, rows: _Rows, costs: Floats, families: "list[_Family]") -> None:
         self.families = families
         # highspy.Highs prints a banner to standard output before it can be told not to.
-        self._solver = highspy._Highs()  # noqa: SLF001
+        self._solver = _Highs()
         self._solver.setOptionValue("output_flag", False)
         width = len(costs)
         order = np.lexsort((rows.rows, rows.columns))

@@ -1,8 +1,8 @@
 """Upper bounds on what any scheduler could allocate, one that moves pods included.
 
 Because the demand is the expected one and the optimum is concave in it, they bound the mean over
-seeds as well. They forget labels, taints and which pods share a node, so they may be too high, never
-too low; the README of the published traces gives the same numbers for every workload.
+seeds as well. They forget labels, taints and which pods share a node, so they may be too high,
+never too low.
 """
 
 from collections.abc import Iterable, Sequence

@@ -28,7 +28,7 @@ WIDTH_WITH_DEVIATIONS = 110
 _SEEDS = re.compile(r"([0-9]{1,19})(?:-([0-9]{1,19}))?")
 
 
-def simulate(
+def simulate(  # noqa: PLR0913 - one parameter for each option of the command
     *,
     nodes: Annotated[Path, Parameter(name="--nodes")],
     pods: Annotated[Path, Parameter(name="--pods")],

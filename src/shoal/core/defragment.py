@@ -1,8 +1,8 @@
 """Moves of running pods that would make room for one that fits nowhere: proposed, never decided.
 
-It is a step of its own, taken only where it is asked for. Whoever asks says how many moves there may
-be at most, carries out what is proposed (a pod ends where it is and runs again elsewhere), and tells
-the world by `PodMoved` events; then the pod that waits finds its place in the next cycle.
+It is a step of its own, taken only where it is asked for. Whoever asks says how many moves there
+may be at most, carries out what is proposed (a pod ends where it is and runs again elsewhere), and
+tells the world by `PodMoved` events; then the pod that waits finds its place in the next cycle.
 
 Only single pods are moved that run alone in their workload, and never more of devices than the pod
 that waits asks for: work is interrupted to let as much work or more begin. Of the ways found, the
@@ -52,9 +52,7 @@ class _Held:
     charge: int
 
 
-def propose(
-    world: World, policy: Policy, seed: int, uid: str, most_moves: int
-) -> tuple[Move, ...]:
+def propose(world: World, policy: Policy, seed: int, uid: str, most_moves: int) -> tuple[Move, ...]:
     """Return moves after which the waiting pod `uid` fits, at most `most_moves`; none if unknown.
 
     The world is the same before and after. A workload of several pods, or without devices, gets no
@@ -69,6 +67,8 @@ def propose(
     if not alone or not shape.request.devices.count:
         return ()
     board = world.board(policy, seed)
+    if board.best(shape, uid, entry.refused) is not None:
+        return ()
     search = _Search(world, board, shape, entry.refused)
     start = world.fleet.journal.checkpoint()
     try:
@@ -90,9 +90,7 @@ def charge_milli(request: Request) -> int:
 class _Search:
     """The search for one waiting pod."""
 
-    def __init__(
-        self, world: World, board: Board, shape: Shape, refused: frozenset[str]
-    ) -> None:
+    def __init__(self, world: World, board: Board, shape: Shape, refused: frozenset[str]) -> None:
         self._fleet = world.fleet
         self._board = board
         self._shape = shape
@@ -187,10 +185,10 @@ class _Search:
         need = WHOLE_COMPUTE_MILLI if asked.whole else asked.compute_milli
         free = fleet.leaf_compute_free[row].tolist()
         leaves = fleet.leaves[row]
-        return (
-            sum(free[column] + freed.get(leaf, 0) >= need for column, leaf in enumerate(leaves))
-            >= asked.count
+        fitting = sum(
+            free[column] + freed.get(leaf, 0) >= need for column, leaf in enumerate(leaves)
         )
+        return bool(fitting >= asked.count)
 
     def _try(self, way: tuple[_Held, ...]) -> tuple[int, tuple[Move, ...]] | None:
         """Carry the moves out on the journal; the change in points, or None if it does not work."""

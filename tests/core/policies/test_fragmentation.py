@@ -1,4 +1,4 @@
-"""The default policy against values computed by hand, and on fleets that the trace does not know."""
+"""The default policy against values computed by hand, and on fleets unlike the trace's."""
 
 from itertools import pairwise
 
@@ -275,7 +275,15 @@ def test_new_prices_are_used_at_once() -> None:
 
 
 requests = st.sampled_from(
-    [whole(1), whole(2), share(190), share(500, 30), share(300, count=2), Request(3000), whole(4, 9)]
+    [
+        whole(1),
+        whole(2),
+        share(190),
+        share(500, 30),
+        share(300, count=2),
+        Request(3000),
+        whole(4, 9),
+    ]
 )
 
 

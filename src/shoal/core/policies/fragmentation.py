@@ -55,13 +55,13 @@ class Fragmentation:
         devices = request.devices
         cost = self._values.hosts.cost(request.cpu_milli, request.memory_mib)
         left = nodes.offers[at]
-        if devices.count and (fits is None or devices.whole):
+        if fits is None and not devices.count:
+            return _least(left - cost) - nodes.value[at], np.zeros(len(at), dtype=np.int64)
+        if fits is None or devices.whole:
             left -= nodes.whole_devices(at, devices.count, cost)
             charge = nodes.charge[nodes.kind_of_whole[at]] * devices.count
             return _least(left) - nodes.value[at] - charge, np.zeros(len(at), dtype=np.int64)
         left -= cost
-        if not devices.count:
-            return _least(left) - nodes.value[at], np.zeros(len(at), dtype=np.int64)
         if devices.count == 1:
             return nodes.score_share(shape, at, fits, left)
         return nodes.score_shares(shape, at, fits, left), np.zeros(len(at), dtype=np.int64)
@@ -122,13 +122,16 @@ class NodeValues:
         self._read = fleet.changes.read()
 
     def whole_devices(self, rows: IndexArray, count: int, cost: IntArray) -> IntArray:
-        """Return what `count` whole devices of each row are worth plus `cost`, [row, host price]."""
+        """Return what `count` whole devices are worth plus `cost`, [row, host price]."""
         kinds, sizes, prices = self._together.shape
         left = np.maximum(np.arange(sizes) - count, 0)
         lost = self._together - self._together[:, left]
         lost += (count * self._worth_of_whole())[:, None] + cost
         free = np.minimum(self._fleet.whole_free[rows], sizes - 1)
-        return lost.reshape(kinds * sizes, prices)[self.kind_of_whole[rows] * sizes + free]
+        of_rows: IntArray = lost.reshape(kinds * sizes, prices)[
+            self.kind_of_whole[rows] * sizes + free
+        ]
+        return of_rows
 
     def _worth_of_whole(self) -> IntArray:
         if self._memory_matters:
@@ -196,7 +199,8 @@ class NodeValues:
         """Return what leaves in these states are worth, with an axis of host prices, last."""
         if self._memory_matters:
             return np.minimum(self._by_compute[kind, compute], self._by_memory[kind, memory])
-        return self._by_compute[kind, compute]
+        worth: IntArray = self._by_compute[kind, compute]
+        return worth
 
     def _lost(self, shape: Shape, rows: IndexArray, leaf: IndexArray, kind: IntArray) -> IntArray:
         """Return what leaves lose to a share, [row, host price]."""
@@ -213,13 +217,16 @@ class NodeValues:
             return self._worth(kind, cells, np.where(size > 0, part, CELLS))
 
         after = worth(compute - devices.compute_milli, memory - devices.memory_mib)
-        return worth(compute, memory) - after * shared[:, None]
+        lost: IntArray = worth(compute, memory) - after * shared[:, None]
+        return lost
 
     def _opened(self, rows: IndexArray, count: IntArray | int) -> IntArray:
         """Return what a node loses beyond its leaves by `count` fewer whole ones."""
         kind = self.kind_of_whole[rows]
         free = np.minimum(self._fleet.whole_free[rows], self._together.shape[1] - 1)
-        return self._together[kind, free] - self._together[kind, np.maximum(free - count, 0)]
+        left = np.maximum(free - count, 0)
+        lost: IntArray = self._together[kind, free] - self._together[kind, left]
+        return lost
 
     def _milli(self, kind: IntArray, compute_milli: int, memory_mib: int) -> IntArray:
         """Return the share of a device that counts, the larger of compute and memory."""

@@ -70,7 +70,9 @@ class HostPrices:
 
 @dataclass(frozen=True, slots=True)
 class LeafValues:
-    """Values of a leaf kind by what is free, [cells, host price]; `by_memory` where it is asked for.
+    """Values of a leaf kind by what is free, [cells, host price].
+
+    `by_memory` is None where nobody asks for memory of devices.
 
     The leaf is worth the smaller of both: neither compute nor memory can be used alone.
     `together[u]` is what u leaves that are whole are worth beyond the sum of each, because some
