@@ -67,6 +67,7 @@ class Admission:
         self.wait_until_nothing_acts()
         self.start()
         self.install()
+        self.renew()
         self.wait_until_it_acts()
         return self
 
@@ -95,7 +96,6 @@ class Admission:
         """Install the objects for `version`."""
         target = Target(url=f"https://127.0.0.1:{self.port}")
         self.run(install(self.client, installation(self.version, self.names, ACCOUNTS, target)))
-        self.renew()
 
     def uninstall(self) -> None:
         """Remove the objects, and wait until API servers no longer act on them."""

@@ -416,6 +416,18 @@ def test_a_dry_run_leaves_nothing_behind(api: Client) -> None:
     assert (len(api.list(CLAIM)), len(api.list(POD))) == before
 
 
+def test_installing_again_keeps_what_the_webhook_announced(admission: Admission) -> None:
+    def announced() -> list[str]:
+        kind = "admissionregistration.k8s.io/v1/MutatingWebhookConfiguration"
+        found = admission.cluster.api.get(kind, "shoal", "")
+        return [each["clientConfig"]["caBundle"] for each in found["webhooks"]]
+
+    before = announced()
+    admission.install()
+    assert announced() == before
+    admission.wait_until_it_acts()
+
+
 def test_the_certificate_is_renewed_while_pods_are_created(admission: Admission) -> None:
     api = admission.cluster.api
     # So short-lived that every step has something to renew.

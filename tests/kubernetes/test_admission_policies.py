@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from shoal.catalog.load import load_catalog
 from shoal.catalog.names import Place
@@ -20,9 +22,10 @@ from shoal.kubernetes.admission.installation import (
     uninstall,
 )
 from shoal.kubernetes.admission.kinds import INSTALLED
-from shoal.kubernetes.admission.policies import FOREIGN_MARKS
+from shoal.kubernetes.admission.policies import FOREIGN_MARKS, forms
 from shoal.kubernetes.admission.webhooks import Target
 from shoal.kubernetes.client import Client
+from shoal.objects import annotations
 from shoal.objects.annotations import WRITTEN_BY_PEOPLE
 from shoal.texts.admission import Rule, rule_text
 from shoal.texts.language import Language
@@ -148,6 +151,33 @@ def test_the_api_server_knows_the_catalogues_names(name: str, asks: bool) -> Non
     found = CATALOG.names.find(name)
     assert said == asks
     assert asks == (found is not None and found[0].place is Place.LIMITS)
+
+
+FORMS = {key: form for _, key, form in forms()}
+LIKELY = {
+    annotations.MEMORY: r"[+]?[0-9]{0,4}(\.[0-9]{0,2})?([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9])?",
+    annotations.COMPUTE: "[0-9]{1,3}",
+    annotations.DEVICES: "[0-9]{1,7}",
+    annotations.ACCELERATORS: "[A-Za-z0-9._|-]{1,12}",
+    annotations.LINKS: "[a-z|]{1,8}",
+    annotations.QUEUE: "[a-z0-9-]{1,64}",
+    annotations.TYPE: "training|inference|notebook|batch|Batch",
+}
+
+
+@given(st.data())
+def test_policies_let_everything_pass_that_can_be_read(data: st.DataObject) -> None:
+    key = data.draw(st.sampled_from(sorted(LIKELY)))
+    text = data.draw(st.from_regex(LIKELY[key], fullmatch=True))
+    said = annotations.read_annotations({key: text}, queues=(text,))
+    if isinstance(said, annotations.Annotations) and key != annotations.QUEUE:
+        assert re.search(FORMS[key], text), (key, text)
+    if key == annotations.QUEUE and re.fullmatch(annotations.QUEUE_FORM, text):
+        assert re.search(FORMS[key], text)
+
+
+def test_every_form_is_of_an_annotation_that_people_write() -> None:
+    assert set(FORMS) == set(LIKELY) == set(WRITTEN_BY_PEOPLE) - {annotations.ISOLATION}
 
 
 @pytest.mark.parametrize(

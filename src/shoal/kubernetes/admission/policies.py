@@ -34,7 +34,7 @@ FOREIGN_MARKS: Final = (
 """Keys by which HAMi, Volcano, KAI, gpushare, Koordinator and gpu-manager note allocations, and
 HAMi's mark to leave a pod alone."""
 
-_QUANTITY: Final = r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[kMGTPE]|[eE][+]?[0-9]+)?$"
+_QUANTITY: Final = r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ def _form(scope: Scope) -> list[Manifest]:
         ),
         _held(scope, Rule.KNOWN_KEYS, _noted_for_a_claim()),
         _held(scope, Rule.NO_LABELS, f"!{cel.carries_ours('labels')}"),
-        *(_held(scope, rule, _formed(key, form)) for rule, key, form in _forms()),
+        *(_held(scope, rule, _formed(key, form)) for rule, key, form in forms()),
         _held(
             scope,
             Rule.NO_DEVICE_VARIABLES,
@@ -233,8 +233,11 @@ def _namespaces(scope: Scope) -> list[Manifest]:
     return _policy(known.NAMESPACES_POLICY, matches, rules, [carries])
 
 
-def _forms() -> list[tuple[Rule, str, str]]:
-    """The form of each annotation's value; the webhook says more of each."""
+def forms() -> list[tuple[Rule, str, str]]:
+    """Rule, key and form (a regular expression) of annotations' values.
+
+    They let everything pass that `objects` reads; the webhook, which reads it, says more of each.
+    """
     types = "|".join(each.value for each in WorkloadType)
     return [
         (Rule.MEMORY, keys.MEMORY, _QUANTITY),
