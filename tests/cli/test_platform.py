@@ -255,7 +255,7 @@ def test_release_and_resume(busy: Shell) -> None:
 
 def test_decisions_are_shown(busy: Shell) -> None:
     golden("decisions", busy("decisions"))
-    assert busy("decisions --last 1 -o name").startswith("wait/")
+    assert busy("decisions --last 1 -o name").startswith("start/")
 
 
 def test_decisions_are_followed(busy: Shell) -> None:
@@ -267,7 +267,7 @@ def test_decisions_are_followed(busy: Shell) -> None:
         busy.rig.step(ev.WorkloadEnded(busy.rig.now_us, busy.rig.uid("llm-7b"), Outcome.COMPLETED))
         lines.append(json.loads(process.stdout.readline()))
         process.terminate()
-    assert [each["kind"] for each in lines] == ["wait", "start"]
+    assert [each["kind"] for each in lines] == ["start", "start"]
     assert lines[1]["text"] == "Starts default/bert-sweep on n1, n2."
 
 

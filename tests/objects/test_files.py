@@ -14,6 +14,8 @@ from shoal.model.selector import Selector
 from shoal.model.workload import WorkloadType
 from shoal.objects.files import BadObjectsError, Written, read_object_documents, read_objects
 from shoal.objects.pools import node_problems
+from shoal.objects.queues import names_of
+from shoal.objects.tree import resolved, words_of
 
 CATALOG = load_catalog()
 EXAMPLE = Path(__file__).parents[2] / "docs/examples/organisation"
@@ -308,6 +310,24 @@ def test_types_that_are_not_written_are_the_parents() -> None:
 )
 def test_what_is_wrong_is_said_with_its_place(texts: list[str], said: list[str]) -> None:
     assert problems(*texts) == said
+
+
+def test_several_accelerators_may_count_together() -> None:
+    texts = [
+        queue("a", 'guarantee: {"H100|H200": 8, T4: 1}'),
+        queue("b", "parent: a, guarantee: {H200: 8}"),
+    ]
+    tree = read(*texts).tree
+    names = names_of(CATALOG)
+    top = resolved(tree, names).queues[0]
+    assert top.guarantee == (
+        ("H100-NVL-94GB|H100-PCIE-80GB|H100-SXM5-80GB|H200-NVL-141GB|H200-SXM5-141GB", 8),
+        ("T4", 1),
+    )
+    written = words_of(tree, names)
+    assert [written[word] for word, _ in top.guarantee] == ["H100|H200", "T4"]
+    texts.append(queue("c", "parent: a, guarantee: {H100: 1}"))
+    assert "b 8 + c 1 = 9, and a only 8" in problems(*texts)[0]
 
 
 def test_a_chain_of_queues_may_not_be_endless() -> None:

@@ -23,6 +23,8 @@ from shoal.loop.writer import Writer
 from shoal.model.node import Device, Leaf, Node, Taint, TaintEffect
 from shoal.model.workload import Outcome
 from shoal.objects.files import Written, read_objects
+from shoal.objects.queues import names_of
+from shoal.objects.tree import resolved
 from shoal.server.standing import Standing
 
 NOW_US = 1_795_946_400_000_000
@@ -71,6 +73,9 @@ class Rig:
         self.inbox = Inbox()
         self._stops: list[str] = []
         self._events: list[ev.Event] = [ev.NodeSeen(self.now_us, each) for each in self.fleet]
+        if self.written.tree.queues:
+            tree = resolved(self.written.tree, names_of(CATALOG))
+            self._events.append(ev.QueuesSet(self.now_us, tree))
         recorder = FolderRecorder(
             self.folder / "recording", Header("7", Policy("pack")), disk=FastDisk()
         )

@@ -301,6 +301,37 @@ def test_a_share_is_explained_by_the_devices_that_have_room_for_it(api: Api) -> 
     assert [each["name"] for each in said["holders"]] == ["s0", "s1"]
 
 
+def test_a_limit_is_explained_in_the_words_of_who_wrote_it(tmp_path: Path) -> None:
+    queues = tmp_path / "queues.yaml"
+    head = "apiVersion: shoal.dev/v1alpha1\nkind: AcceleratorQueue\n"
+    queues.write_text(
+        f"{head}metadata: {{name: top}}\nspec: {{limit: {{H100: 5}}}}\n---\n"
+        f"{head}metadata: {{name: vision}}\nspec: {{parent: top}}\n"
+    )
+    with platform(tmp_path, queues=queues) as rig:
+        api = Api(make_app(rig.standing))
+        api.rig = rig
+        api.submit(job("a", 4, accelerators="H100"), job("b", 2, accelerators="H100"))
+        said = why(api, "b")
+        assert said["stage"] == "quota"
+        assert said["over_quota"] == {
+            "reason": "limit",
+            "queue": "top",
+            "accelerators": "H100",
+            "used": 4.0,
+            "asked": 2.0,
+            "bound": 5.0,
+        }
+        assert said["headline"] == (
+            "Queue top holds 4 H100; with 2 more it would hold 6 of limit 5."
+        )
+        assert [each["name"] for each in said["holders"]] == ["a"]
+        assert (said["obstacles"], said["candidates"]) == ([], [])
+        before = list(rig.replica.world.snapshot(0))
+        why(api, "b")
+        assert list(rig.replica.world.snapshot(0)) == before
+
+
 def test_running_and_ended_work_is_explained_too(api: Api) -> None:
     api.submit(job("j", 4, 2))
     assert why(api, "j")["summary"] == "It runs on n1, n2."

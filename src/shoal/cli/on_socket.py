@@ -309,7 +309,8 @@ def explanation_lines(answer: Json, language: Language) -> list[str]:
     lines = [_heading(answer, language)]
     said = [answer["headline"]] if answer["headline"] else []
     said += [each["text"] for each in answer["obstacles"]]
-    lines += _several("blocked" if answer["obstacles"] else "place", said, language)
+    label = "quota" if answer["over_quota"] else "blocked" if answer["obstacles"] else "place"
+    lines += _several(label, said, language)
     near = [_candidate(each, language) for each in answer["candidates"]]
     lines += _several("nearest", near, language)
     holders = [_holder(each, language) for each in answer["holders"]]

@@ -33,7 +33,10 @@ from shoal.objects.pools import TypeWord
 KIND = "AcceleratorQueue"
 
 Devices = Annotated[int, Field(ge=0, le=1_000_000)]
-AcceleratorWord = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,62}$")]
+AcceleratorWord = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*(\|[A-Za-z0-9][A-Za-z0-9._+-]*)*$")
+]
+"""A name or a group, or several that count together: `H100|H200`."""
 QuotaModel = Annotated[dict[AcceleratorWord, Devices], Field(max_length=64)]
 Subject = Annotated[
     str, StringConstraints(pattern=r"^(user|group|serviceaccount):[^\s]{1,250}$", max_length=270)
@@ -97,6 +100,13 @@ Names = Mapping[str, frozenset[str]]
 """The accelerators behind each word of the catalogue, a name or a group."""
 
 
+def behind(word: str, names: Names) -> frozenset[str]:
+    """Return the accelerators behind a word, or several joined by `|`; itself where unknown."""
+    return frozenset(
+        name for part in word.split("|") for name in names.get(part, frozenset({part}))
+    )
+
+
 def names_of(catalog: Catalog) -> Names:
     """Return which accelerators each name and each group stands for."""
     names: dict[str, set[str]] = {}
@@ -156,7 +166,7 @@ def _quota(source: Source, field: str, written: Mapping[str, int], catalog: Cata
         except KeyError as error:
             source.complain(("spec", field, word), f"{error.args[0]}")
         else:
-            known[word] = names[word]
+            known[word] = behind(word, names)
     for one, other in combinations(known, 2):
         if known[one] & known[other]:
             source.complain(

@@ -9,7 +9,7 @@ from shoal.model.queue import Queue, QueueTree, Quota, total
 from shoal.model.workload import WorkloadType
 from shoal.objects.annotations import nearest
 from shoal.objects.forms import Source
-from shoal.objects.queues import Names, names_of
+from shoal.objects.queues import Names, behind, names_of
 
 Written = Sequence[tuple[Source, Queue]]
 
@@ -104,6 +104,33 @@ def _circle(queues: Mapping[str, Queue], name: str) -> list[str]:
     return circle
 
 
+def resolved(tree: QueueTree, names: Names) -> QueueTree:
+    """The tree with groups written out, as the core counts: `H100` as `H100-NVL-94GB|...`."""
+
+    def written_out(quota: Quota) -> Quota:
+        return tuple(("|".join(sorted(behind(word, names))), count) for word, count in quota)
+
+    return QueueTree(
+        tuple(
+            replace(
+                queue,
+                guarantee=None if queue.guarantee is None else written_out(queue.guarantee),
+                limit=written_out(queue.limit),
+            )
+            for queue in tree.queues
+        )
+    )
+
+
+def words_of(tree: QueueTree, names: Names) -> Mapping[str, str]:
+    """The words that people wrote, by what `resolved` made of them."""
+    return {
+        "|".join(sorted(behind(word, names))): word
+        for queue in tree.queues
+        for word, _ in (*(queue.guarantee or ()), *queue.limit)
+    }
+
+
 class _Grants:
     """Judges what queues are granted, from the root down."""
 
@@ -189,7 +216,7 @@ class _Grants:
             within = [
                 (each, devices)
                 for each, devices in guaranteed
-                if self._names[each] <= self._names[word]
+                if behind(each, self._names) <= behind(word, self._names)
             ]
             summed = sum(devices for _, devices in within)
             if summed > limit:
@@ -203,7 +230,7 @@ class _Grants:
     def _above(self, word: str, quota: Quota) -> str | None:
         """The word of a quota that covers another one."""
         for above, _ in quota:
-            if self._names[word] <= self._names[above]:
+            if behind(word, self._names) <= behind(above, self._names):
                 return above
         return None
 

@@ -8,24 +8,27 @@ from dataclasses import dataclass, replace
 
 from shoal.core.budget import Budget
 from shoal.core.eligibility import count_obstacles, fitting_leaves
-from shoal.core.placement import NoPlace, hardest_first, place
+from shoal.core.placement import hardest_first
+from shoal.core.quota import Refusal, start_within_quota
 from shoal.core.shape import Shape
 from shoal.core.world import Entry, State
 from shoal.loop.story import Life
 from shoal.model.fractions import UNIT
-from shoal.model.verdict import Obstacle, Verdict
+from shoal.model.verdict import Obstacle, OverQuota, Verdict
+from shoal.objects.queues import behind
 from shoal.server.models import (
     CandidateView,
     ExplanationView,
     HolderView,
     MomentView,
     ObstacleView,
+    OverQuotaView,
 )
 from shoal.server.standing import Look, id_of, moment, moment_or_none, pods_of
 from shoal.server.views import workload_view
 from shoal.texts.answers import answer_text, ended_text, moment_text, nodes_text
 from shoal.texts.language import Language
-from shoal.texts.verdicts import obstacle_text, verdict_text, wakes_text
+from shoal.texts.verdicts import obstacle_text, over_quota_text, verdict_text, wakes_text
 
 CANDIDATES = 3
 HOLDERS = 10
@@ -50,14 +53,16 @@ def explanation(look: Look, life: Life) -> ExplanationView:
     entry = look.world.entries.get(life.workload.uid)
     waits = entry is not None and entry.state is State.WAITING
     block = _try(look, entry) if entry is not None and waits else None
-    holders = _holders(look, block.shape) if block is not None else []
+    holders = _holders(look, block) if block is not None else []
     headline = _headline(look, life, entry, block)
     return ExplanationView(
         workload=workload_view(look, life),
         as_of=moment(look.at_us),
         now=look.standing.now(),
+        stage=block.verdict.stage.value if block else None,
         headline=headline,
         summary=_summary(headline, block, look.language),
+        over_quota=_over_quota(block.verdict.over_quota) if block else None,
         placed_pods=block.verdict.placed_pods if block else None,
         fitting_nodes=block.fitting if block else None,
         obstacles=[
@@ -68,7 +73,9 @@ def explanation(look: Look, life: Life) -> ExplanationView:
             )
             for each in reversed(block.obstacles if block else ())
         ],
-        candidates=_candidates(look, block.shape, entry) if block and entry else [],
+        candidates=(
+            _candidates(look, block.shape, entry) if block and entry and block.obstacles else []
+        ),
         holders=holders[:HOLDERS],
         more_holders=max(0, len(holders) - HOLDERS),
         wakes=[each.value for each in (block.verdict.wakes if block else ())],
@@ -101,6 +108,8 @@ def _headline(look: Look, life: Life, entry: Entry | None, block: _Block | None)
     if block is None:
         return answer_text("fits", look.language)
     verdict = block.verdict
+    if verdict.over_quota is not None:
+        return over_quota_text(verdict.over_quota, look.language)
     if verdict.pods == 1:
         return ""
     return answer_text(
@@ -115,6 +124,8 @@ def _headline(look: Look, life: Life, entry: Entry | None, block: _Block | None)
 def _summary(headline: str, block: _Block | None, language: Language) -> str:
     if block is None:
         return headline
+    if block.verdict.over_quota is not None:
+        return verdict_text(block.verdict, language)
     if not block.obstacles:
         return headline
     counted = replace(block.verdict, obstacles=block.obstacles, pods=1)
@@ -122,25 +133,48 @@ def _summary(headline: str, block: _Block | None, language: Language) -> str:
 
 
 def _try(look: Look, entry: Entry) -> _Block | None:
-    """Try to place a waiting workload: what blocks it, or None where it fits."""
-    world = look.world
+    """Try to start a waiting workload: what blocks it, or None where it would start."""
+    world, group = look.world, entry.group
+    if group is None:
+        return None
     board = world.board(look.policy, look.seed)
-    shapes = world.shapes_of(entry.workload)
     start = world.fleet.journal.checkpoint()
+    world.tenants.speculate()
     try:
-        found = place(world.fleet, board, entry.workload, shapes, entry.refused, Budget(1))
+        found = start_within_quota(world, board, entry, group, Budget(1))
     finally:
         world.fleet.rollback(start)
-    if not isinstance(found, NoPlace):
+        world.tenants.end_speculation()
+    if not isinstance(found, Refusal):
         return None
     shape = _blocked_shape(look, entry, found.verdict)
+    over = found.verdict.over_quota
+    if over is not None:
+        written = look.words.get(over.accelerators, over.accelerators)
+        said = replace(found.verdict, over_quota=replace(over, accelerators=written))
+        return _Block(said, shape, (), 0)
     counted = count_obstacles(world.fleet, shape, entry.refused)
     obstacles = tuple(each for each in counted if each.nodes)
     known = int((world.fleet.known > 0).sum())
     fitting = known - sum(each.nodes for each in obstacles)
-    if not known:
-        obstacles = counted
-    return _Block(found.verdict, shape, obstacles, fitting)
+    return _Block(found.verdict, shape, obstacles if known else counted, fitting)
+
+
+def _over_quota(over: OverQuota | None) -> OverQuotaView | None:
+    if over is None:
+        return None
+    return OverQuotaView(
+        reason=over.reason.value,
+        queue=over.queue,
+        accelerators=over.accelerators,
+        used=_devices(over.used_units),
+        asked=_devices(over.asked_units),
+        bound=_devices(over.bound_units),
+    )
+
+
+def _devices(units: int) -> float:
+    return round(units / UNIT, 2)
 
 
 def _blocked_shape(look: Look, entry: Entry, verdict: Verdict) -> Shape:
@@ -217,18 +251,30 @@ def _fitting_devices(look: Look, shape: Shape, row: int) -> int:
     return len({devices[column] for column in fits[0].nonzero()[0].tolist()})
 
 
-def _holders(look: Look, shape: Shape) -> list[HolderView]:
-    """Who holds devices on nodes where a pod of this shape may run, the largest first."""
-    if not shape.request.devices.count:
+def _holders(look: Look, block: _Block) -> list[HolderView]:
+    """Who holds devices that stand in the way, the largest first.
+
+    At the stage of places these are devices on nodes where the pod may run; at that of quota those
+    of the queue whose rule would be broken.
+    """
+    if not block.shape.request.devices.count:
         return []
-    fleet = look.world.fleet
-    wanted = frozenset(shape.request.devices.accelerators)
-    allowed = {fleet.names[row] for row in look.world.allowed_rows(shape).nonzero()[0].tolist()}
+    over = block.verdict.over_quota
+    if over is not None:
+        wanted = behind(over.accelerators, look.standing.names)
+        allowed = None
+    else:
+        wanted = frozenset(block.shape.request.devices.accelerators)
+        rows = look.world.allowed_rows(block.shape).nonzero()[0].tolist()
+        allowed = {look.world.fleet.names[row] for row in rows}
+    tree = look.world.tenants.tree
     held: dict[str, int] = {}
     nodes: dict[str, dict[str, None]] = {}
     for uid, entry in look.world.entries.items():
+        if over is not None and over.queue not in tree.path(entry.workload.queue):
+            continue
         for pod, placement in entry.held.items():
-            if placement.node not in allowed:
+            if allowed is not None and placement.node not in allowed:
                 continue
             for leaf in placement.leaves:
                 found = look.places.get(leaf)
@@ -249,7 +295,7 @@ def _holder(look: Look, uid: str, units: int, nodes: list[str]) -> HolderView:
         name=workload.name,
         queue=workload.queue,
         type=workload.type.value,
-        devices=round(units / UNIT, 2),
+        devices=_devices(units),
         nodes=nodes,
         started_at=moment_or_none(life.started_us) if life is not None else None,
     )

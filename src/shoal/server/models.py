@@ -85,6 +85,17 @@ class ObstacleView(Model):
     text: str
 
 
+class OverQuotaView(Model):
+    """The rule of a queue that would be broken, in devices: used and asked of bound."""
+
+    reason: str
+    queue: str
+    accelerators: str
+    used: float
+    asked: float
+    bound: float
+
+
 class CandidateView(Model):
     """A node that comes near, and what it lacks: `free` and `needed` by what is counted."""
 
@@ -110,17 +121,20 @@ class HolderView(Model):
 class ExplanationView(Model):
     """Why a workload waits, where it runs, or how it ended, at one moment.
 
-    `headline` is what goes before the obstacles, `summary` all of it as one text.
-    `obstacles` count every node once that has no room for the pod which finds none; `fitting_nodes`
-    have room for one. `candidates` are the nearest nodes; `holders` hold devices on
+    `stage` is where it stopped; at the stage `quota` it is `over_quota` that says why, and `holders`
+    are those of that queue. `headline` is what goes before the obstacles, `summary` all of it as
+    one text. `obstacles` count every node once that has no room for the pod which finds none;
+    `fitting_nodes` have room for one. `candidates` are the nearest nodes; `holders` hold devices on
     nodes where it may run, the largest first, and `more_holders` counts those left out.
     """
 
     workload: WorkloadView
     as_of: datetime
     now: datetime
+    stage: str | None
     headline: str
     summary: str
+    over_quota: OverQuotaView | None
     placed_pods: int | None
     fitting_nodes: int | None
     obstacles: list[ObstacleView]

@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from shoal.core.world import State
 from shoal.model.fractions import UNIT
 from shoal.model.queue import Queue, QueueTree, Quota, total
+from shoal.objects.queues import behind
 from shoal.server.models import AcceleratorUse, QueueView, QuotaView, words
 from shoal.server.standing import Look, devices_of
 
@@ -110,7 +111,7 @@ def _quotas(
     views: list[QuotaView] = []
     covered: set[str] = set()
     for word in grants:
-        within = names.get(word, frozenset({word})) | {word}
+        within = behind(word, names)
         covered |= within
         used = sum(units[each] for each in within)
         promised = guarantee.get(word)

@@ -16,6 +16,7 @@ from shoal.model.node import Device, Leaf
 from shoal.model.workload import Workload
 from shoal.objects.files import Written
 from shoal.objects.queues import Names, names_of
+from shoal.objects.tree import words_of
 from shoal.texts.language import Language
 
 
@@ -28,9 +29,12 @@ class Standing:
     written: Written
     version: str
     names: Names = field(init=False)
+    words: Mapping[str, str] = field(init=False)
+    """What people wrote, by the accelerators that the world counts together."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", names_of(self.catalog))
+        object.__setattr__(self, "words", words_of(self.written.tree, self.names))
 
     def now(self) -> datetime:
         """The platform's time."""
@@ -59,6 +63,7 @@ class Look:
         replica = standing.doors.replica
         self.standing = standing
         self.language = language
+        self.words = standing.words
         self.world: World = replica.world
         self.story: Story = replica.story
         self.at_us = replica.at_us

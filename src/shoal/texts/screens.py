@@ -71,6 +71,7 @@ _CHINESE: Final[Mapping[str, str]] = {
     # labels
     "place": "放置",
     "blocked": "受阻",
+    "quota": "配额",
     "nearest": "最接近",
     "in the way": "占用者",
     "wakes": "重新评估",

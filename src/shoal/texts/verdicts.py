@@ -159,7 +159,10 @@ def verdict_text(verdict: Verdict, language: Language = Language.ENGLISH) -> str
     """
     wakes = wakes_text(verdict.wakes, language)
     if verdict.over_quota is not None:
-        return _over_quota(verdict.over_quota, wakes, language)
+        text = over_quota_text(verdict.over_quota, language)
+        if language is Language.CHINESE:
+            return f"{text}当{wakes}时会重新评估。"
+        return f"{text} It is looked at again when {wakes}."
     obstacles = [obstacle_text(each, language) for each in reversed(verdict.obstacles)]
     if language is Language.CHINESE:
         return _chinese(verdict, "；".join(obstacles), wakes)
@@ -172,24 +175,23 @@ def devices_text(units: int) -> str:
     return f"{milli // 1000:,}" if milli % 1000 == 0 else f"{milli / 1000:,.3f}"
 
 
-def _over_quota(over: OverQuota, wakes: str, language: Language) -> str:
+def over_quota_text(over: OverQuota, language: Language = Language.ENGLISH) -> str:
+    """Return which rule of which queue a workload would break, and by how much."""
     used, asked, bound = map(devices_text, (over.used_units, over.asked_units, over.bound_units))
     total = devices_text(over.used_units + over.asked_units)
     if language is Language.CHINESE:
-        text = {
+        return {
             Reason.LIMIT: f"队列 {over.queue} 已占用 {used} 个 {over.accelerators}，"
             f"再加 {asked} 个为 {total} 个，超过上限 {bound} 个。",
             Reason.GUARANTEE: f"不可回收的任务须在保障配额之内：队列 {over.queue} 需要 "
             f"{total} 个 {over.accelerators}，保障为 {bound} 个。",
         }.get(over.reason, f"没有可供任务排队的队列 {over.queue}。")
-        return f"{text}当{wakes}时会重新评估。"
-    text = {
+    return {
         Reason.LIMIT: f"Queue {over.queue} holds {used} {over.accelerators}; with {asked} more it"
         f" would hold {total} of limit {bound}.",
         Reason.GUARANTEE: "What cannot be returned has to fit a guarantee: queue"
         f" {over.queue} would need {total} {over.accelerators} and is guaranteed {bound}.",
     }.get(over.reason, f"There is no queue {over.queue} in which work can wait.")
-    return f"{text} It is looked at again when {wakes}."
 
 
 def _english(verdict: Verdict, obstacles: str, wakes: str) -> str:
