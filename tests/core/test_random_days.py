@@ -26,6 +26,7 @@ from shoal.loop.engine import Loop
 from shoal.loop.replay import replay
 from shoal.loop.story import Story
 from shoal.model.node import Node, Taint, TaintEffect
+from shoal.model.queue import Queue, QueueTree, Quota
 from shoal.model.request import (
     AffinityTerm,
     DeviceRequest,
@@ -35,7 +36,7 @@ from shoal.model.request import (
     Toleration,
     TolerationOperator,
 )
-from shoal.model.workload import Outcome, Placement, PodSet, Workload
+from shoal.model.workload import Outcome, Placement, PodSet, Workload, WorkloadType
 from tests.core.build import DEMAND, SEED, device, divided
 
 STEPS = 80
@@ -44,6 +45,7 @@ TAINT = Taint("kept", TaintEffect.NO_SCHEDULE)
 ZONE_A = (("zone", "a"),)
 LARGE = (AffinityTerm((Requirement("size", Operator.GT, ("1",)),)),)
 PATIENT = (Toleration("kept", TolerationOperator.EXISTS),)
+QUEUES = (("root", ""), ("team", "root"), ("a", "team"), ("b", "team"), ("c", "root"))
 AMPLE = 1_000_000
 
 happened: Counter[str] = Counter()
@@ -165,6 +167,7 @@ class Day:
             self.device_changes: 2,
             self.mask_changes: 1,
             self.prices_change: 1,
+            self.queues_change: 1,
             self.arrives: 14,
             self.is_adopted: 1,
             self.ends: 6,
@@ -210,6 +213,26 @@ class Day:
         )
         self.feed(ev.PricesSet(self.now(), Prices(classes, (("A100", 2000),))))
 
+    def queues_change(self) -> None:
+        """Another tree is written, or none."""
+        names = self.chance.choice([("H100",), ("H100|A100",), ("H100", "A100")])
+
+        def quota(most: int) -> Quota:
+            written = names if self.chance.random() < 0.7 else ()
+            return tuple((name, self.chance.randrange(most)) for name in written)
+
+        tree = tuple(
+            Queue(
+                name,
+                parent,
+                guarantee=quota(4) or None,
+                limit=quota(8),
+                weight=self.chance.randrange(1, 4),
+            )
+            for name, parent in QUEUES
+        )
+        self.feed(ev.QueuesSet(self.now(), QueueTree(tree if self.chance.random() < 0.8 else ())))
+
     def arrives(self) -> None:
         """A workload arrives, which may ask for the same as another; uids tell no order."""
         self.numbers += 1
@@ -220,15 +243,21 @@ class Day:
         if self.world.entries and self.chance.random() < 0.4:
             sets = self.chance.choice(list(self.world.entries.values())).workload.pod_sets
         uid = f"w{self.chance.randrange(1000):03}-{self.numbers}"
-        priority = self.chance.randrange(3)
-        workload = Workload(uid, sets, priority=priority, created_us=self.now())
+        workload = Workload(
+            uid,
+            sets,
+            queue=self.chance.choice(["a", "a", "b", "c", "default"]),
+            type=self.chance.choice(list(WorkloadType)),
+            priority=self.chance.randrange(3),
+            created_us=self.now(),
+        )
         self.feed(ev.WorkloadSubmitted(self.time, workload))
 
     def is_adopted(self) -> None:
         """A pod of somebody else is found running, whether or not there is room."""
         self.numbers += 1
         request, name = self.some_request(), self.chance.choice(NAMES)
-        workload = Workload(f"adopted{self.numbers}", (PodSet("set", 1, request),))
+        workload = Workload(f"adopted{self.numbers}", (PodSet("set", 1, request),), queue="b")
         place = Placement(0, name, self.some_leaves(name, request.devices.count))
         self.feed(ev.WorkloadAdopted(self.now(), workload, (place,)))
 

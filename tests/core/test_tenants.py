@@ -304,3 +304,37 @@ def test_one_device_jobs_fill_the_tree_as_water_would(
             if queue.parent == other.parent and queue is not other and waits(other.name):
                 mine = Fraction(held[queue.name] - 1, queue.weight)
                 assert held[queue.name] == 0 or mine <= Fraction(held[other.name], other.weight)
+
+
+def test_a_new_accelerator_wakes_those_who_used_up_the_others() -> None:
+    """No limit binds it."""
+    world = with_queues(world_of(node("h", 2)), Queue("a", limit=(("H100", 0),)))
+    assert started(submit(world, work("w", "a", whole(1)))) == {}
+    world.apply(ev.NodeSeen(1, node("x", 2, accelerator="A100")))
+    assert started(decide(world)) == {"w": ["x"]}
+
+
+def test_devices_that_turn_out_to_be_others_free_quota() -> None:
+    """What runs on them is charged for what they are."""
+    world = with_queues(world_of(node("n", 1), node("m", 1)), Queue("a", limit=(("H100", 1),)))
+    asked = whole(1, 1, "H100")
+    ((mine,),) = started(submit(world, work("w", "a", asked))).values()
+    assert started(submit(world, work("v", "a", asked))) == {}
+    world.apply(ev.NodeSeen(1, node(mine, 1, accelerator="A100")))
+    assert started(decide(world)) == {"v": [({"n", "m"} - {mine}).pop()]}
+    check(world)
+
+
+def test_one_guarantee_on_two_accelerators_is_given_once() -> None:
+    """Three devices of each were more than the four that are guaranteed together."""
+    world = world_of(node("h", 4), node("x", 4, accelerator="A100"))
+    root = Queue("root", guarantee=(("H100|A100", 4),))
+    world.apply(ev.QueuesSet(0, QueueTree((root, Queue("a", "root"), Queue("b", "root")))))
+    came = submit(
+        world,
+        work("w", "a", whole(3, 1, "H100"), type_=INFERENCE),
+        work("x", "b", whole(3, 1, "A100"), type_=INFERENCE, created_us=1),
+        work("y", "b", whole(1, 1, "A100"), type_=INFERENCE, created_us=2),
+    )
+    assert sorted(started(came)) == ["w", "y"]
+    check(world)

@@ -19,41 +19,46 @@ Index = int | tuple[int, int]
 class Journal:
     """Writes to int64 arrays whose first axis is a row of the fleet, undone on demand."""
 
-    __slots__ = ("_depth", "_log")
+    __slots__ = ("_begins", "_log")
 
     def __init__(self) -> None:
         self._log: list[tuple[IntArray, Index, int]] = []
-        self._depth = 0
+        self._begins: list[int] = []
+        """Where in the log each speculation that is going on began, the outermost first."""
 
     @property
     def speculating(self) -> bool:
         """Whether writes are being remembered."""
-        return self._depth > 0
+        return bool(self._begins)
 
     def write(self, array: IntArray, index: Index, value: int) -> None:
         """Set `array[index]` to `value`."""
-        if self._depth:
+        if self._begins:
             self._log.append((array, index, int(array[index])))
         array[index] = value
 
     def checkpoint(self) -> Checkpoint:
         """Begin to speculate, inside the speculation that may be going on already."""
-        self._depth += 1
-        return Checkpoint(len(self._log))
+        self._begins.append(len(self._log))
+        return Checkpoint(len(self._begins) - 1)
 
     def rollback(self, checkpoint: Checkpoint) -> list[int]:
-        """Undo every write since `checkpoint`; return the rows that were written, each once."""
+        """Undo every write since `checkpoint`; return the rows that were written, each once.
+
+        Speculations within it that nobody ended, because something failed, end with it.
+        """
         log = self._log
+        begin = self._begins[checkpoint]
+        del self._begins[checkpoint:]
         rows: dict[int, None] = {}
-        while len(log) > checkpoint:
+        while len(log) > begin:
             array, index, old = log.pop()
             array[index] = old
             rows[index if isinstance(index, int) else index[0]] = None
-        self._depth -= 1
         return list(rows)
 
     def keep(self) -> None:
         """Leave the writes since the last checkpoint to the speculation around it."""
-        self._depth -= 1
-        if not self._depth:
+        self._begins.pop()
+        if not self._begins:
             self._log.clear()

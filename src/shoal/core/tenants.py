@@ -252,25 +252,26 @@ class Tenants:
         first: OverQuota | None = None
         for number in self._paths[queue]:
             bound = self._guarantee_on(number, accelerator)
-            needed = self._needed(number, accelerator)
+            needed = self._needed(number, bound)
             if needed <= bound.units:
                 return None
             first = first or self._over(Reason.GUARANTEE, number, bound, needed, asked)
         return first
 
-    def _needed(self, number: int, accelerator: str) -> int:
-        """Return the guarantee that a queue would need on an accelerator.
+    def _needed(self, number: int, bound: Bound) -> int:
+        """Return how large a guarantee of a queue would have to be.
 
         It covers what cannot be returned in a leaf, and of every child the larger of what it needs
-        and what it was promised.
+        and what it was promised, on all of the accelerators together.
         """
         children = self._children[number]
         if not children:
-            return self._sum(self._fixed, number, self._guarantee_on(number, accelerator))
-        return sum(
-            max(self._needed(child, accelerator), self._guarantee_on(child, accelerator).units)
-            for child in children
-        )
+            return self._sum(self._fixed, number, bound)
+        needed = 0
+        for child in children:
+            bounds = {self._guarantee_on(child, name) for name in bound.accelerators}
+            needed += sum(max(self._needed(child, each), each.units) for each in bounds)
+        return needed
 
     def _guarantee_on(self, number: int, accelerator: str) -> Bound:
         for bound in self._guarantees[number]:

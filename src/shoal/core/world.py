@@ -205,10 +205,14 @@ class World:
         row = self.fleet.row_of.get(node.name)
         if row is not None and self.fleet.nodes[row] == node:
             return
+        accelerators = self.fleet.accelerators()
         row = self.fleet.see(node)
         self._charge_anew(node.name)
         self._forget_refusals(node.name)
         self.waiting.room_on(self.fleet, row)
+        if self.fleet.accelerators() != accelerators:
+            # Whoever has used up what it may have of the others may have these.
+            self.waiting.wake_all()
 
     def _charge_anew(self, node: str) -> None:
         """Charge what is held on a node by its devices as they are now."""
@@ -220,6 +224,7 @@ class World:
                     self.charge(entry, entry.charges[pod], -1)
                     entry.charges[pod] = charges_of(self.fleet, entry.request_of(pod), placement)
                     self.charge(entry, entry.charges[pod], 1)
+                    self._quota_on(entry)
 
     def _node_lost(self, name: str) -> None:
         row = self.fleet.lose(name)
@@ -349,6 +354,10 @@ class World:
             self.waiting.room_on(self.fleet, row)
         for placement in placements:
             self.charge(entry, entry.charges.pop(placement.pod), -1)
+        self._quota_on(entry)
+
+    def _quota_on(self, entry: Entry) -> None:
+        """Wake those for whom the quota stood in the way that a workload may hold less of now."""
         for queue in self.tenants.path(entry.workload.queue):
             self.waiting.quota_on(queue)
 
