@@ -189,7 +189,7 @@ def test_a_divided_device_is_not_given_whole() -> None:
 
 def test_more_masks_than_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever sleeps wakes when its own node has room, whatever was forgotten meanwhile."""
-    monkeypatch.setattr(eligibility, "CACHED_BITS", 0)  # so that eight are kept
+    monkeypatch.setattr(eligibility, "CACHED_ANSWERS", 0)  # so that eight are kept
     zones = [f"z{number:02}" for number in range(12)]
     world = world_of(node("other"), *(node(zone, 1, labels={"zone": zone}) for zone in zones))
     asks = {zone: Request(devices=DeviceRequest(1), selector=(("zone", zone),)) for zone in zones}

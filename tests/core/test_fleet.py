@@ -34,6 +34,18 @@ def test_journal_undoes_to_any_checkpoint() -> None:
     assert not journal.speculating
 
 
+def test_journal_ends_what_failed_within() -> None:
+    """Whoever rolls back to where it began has the state of then, and no speculation goes on."""
+    journal, array = Journal(), np.zeros(2, dtype=np.int64)
+    outer = journal.checkpoint()
+    journal.write(array, 0, 1)
+    journal.checkpoint()
+    journal.write(array, 1, 1)
+    assert journal.rollback(outer) == [1, 0]
+    assert array.tolist() == [0, 0]
+    assert not journal.speculating
+
+
 def test_the_fleet_may_not_grow_while_it_speculates() -> None:
     """The journal would put old values back into arrays that nobody reads any more."""
     fleet = Fleet()

@@ -378,7 +378,7 @@ def test_what_caches_forget_changes_nothing(seed: int, monkeypatch: pytest.Monke
     """Logs that remember little and caches that hold little cost time, and nothing else."""
     recorded = lived(seed).recorded
     monkeypatch.setattr(fleet, "ChangeLog", lambda: ChangeLog(capacity=2))
-    monkeypatch.setattr(eligibility, "CACHED_BITS", 0)
+    monkeypatch.setattr(eligibility, "CACHED_ANSWERS", 0)
     monkeypatch.setattr(board, "CACHED_SCORES", 32)
     assert lived(seed).recorded == recorded
 

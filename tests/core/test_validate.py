@@ -15,8 +15,9 @@ from shoal.core.validate import (
     check_gang,
 )
 from shoal.core.world import World
+from shoal.model.node import Node
 from shoal.model.workload import Placement
-from tests.core.build import job, node, share, submit, whole, world_of
+from tests.core.build import divided, job, node, share, submit, whole, world_of
 
 
 def busy_world() -> World:
@@ -77,13 +78,24 @@ def test_a_gang_planned_in_part_is_found() -> None:
     world = world_of(node("n", 4))
     submit(world, job("gang", whole(1), pods=2))
     entry = world.entries["gang"]
-    check_gang(entry)
+    check_gang(world.fleet, entry)
     entry.held[1] = Placement(1, "n")
-    with pytest.raises(InvariantError, match="for 1 leaves"):
-        check_gang(entry)
+    with pytest.raises(InvariantError, match="for 1 devices"):
+        check_gang(world.fleet, entry)
     del entry.held[1]
     with pytest.raises(InvariantError, match="1 of 2 pods planned"):
-        check_gang(entry)
+        check_gang(world.fleet, entry)
+
+
+def test_two_leaves_of_one_device_are_found() -> None:
+    """They are not the two devices that were asked for."""
+    world = world_of(Node("n", 32_000, 0, 110, (divided("n/0", 2), divided("n/1", 2))))
+    submit(world, job("w", share(100, count=2)))
+    entry = world.entries["w"]
+    check_gang(world.fleet, entry)
+    entry.held[0] = Placement(0, "n", ("n/0/0", "n/0/1"))
+    with pytest.raises(InvariantError, match="for 2 devices"):
+        check_gang(world.fleet, entry)
 
 
 def test_a_decision_that_overbooks_is_found() -> None:

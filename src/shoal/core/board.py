@@ -19,8 +19,10 @@ from shoal.core.randomness import keyed
 from shoal.core.shape import Shape
 
 CACHED_SCORES = 1 << 26
-"""Scores kept over all shapes (8 bytes each); the shapes used longest ago are dropped first."""
+"""Scores kept over all shapes; the shapes used longest ago are dropped first.
 
+Eight bytes each, and as much again where scorers choose leaves.
+"""
 
 RANK_BITS = 63
 HANDICAP_BITS = 40
@@ -125,19 +127,17 @@ class Board:
         ok = self._masks.of(shape)[rows]
         for _, passed in dynamic_tests(fleet, shape, rows, fits):
             ok = ok & passed
-        if self._scorer.vectorised:
-            score, leaf = self._scorer.score(fleet, shape, rows, fits)
-            known.score[rows] = np.where(ok, score, IMPOSSIBLE)
-        else:
-            numbers = np.arange(fleet.size)[rows] if isinstance(rows, slice) else rows
+        if not self._scorer.vectorised:
             known.score[rows] = IMPOSSIBLE
-            rows = numbers[ok]
+            rows = (np.arange(fleet.size)[rows] if isinstance(rows, slice) else rows)[ok]
             if not len(rows):
                 return
-            score, leaf = self._scorer.score(fleet, shape, rows, None if fits is None else fits[ok])
-            if self._scorer.handicap:
-                score = score - self._handicaps(rows)
-            known.score[rows] = score
+            fits = None if fits is None else fits[ok]
+            ok = ok[ok]
+        score, leaf = self._scorer.score(fleet, shape, rows, fits)
+        if self._scorer.handicap:
+            score = score - self._handicaps(rows)
+        known.score[rows] = np.where(ok, score, IMPOSSIBLE)
         if known.leaf is not None and leaf is not None:
             known.leaf[rows] = leaf
 
@@ -166,7 +166,7 @@ class Board:
             self._rank_read = log.read()
         return self._rank
 
-    def _handicaps(self, rows: NDArray[np.intp]) -> IntArray:
+    def _handicaps(self, rows: Rows) -> IntArray:
         """Return how many points each row is behind, by its place in the order of nodes."""
         behind: IntArray = (self._ranks()[rows] >> HANDICAP_BITS) * self._scorer.handicap
         return behind >> RANK_BITS - HANDICAP_BITS

@@ -17,7 +17,7 @@ from shoal.model.node import UNSCHEDULABLE, Taint, TaintEffect
 from shoal.model.request import AffinityTerm, Operator, Toleration, TolerationOperator
 from shoal.model.verdict import Obstacle, Reason
 
-CACHED_BITS = 1 << 28
+CACHED_ANSWERS = 1 << 28
 """Answers kept over all masks (a byte each); with more, they are all forgotten."""
 
 
@@ -74,7 +74,7 @@ class StaticMasks:
         self._number_of: dict[StaticDemand, int] = {}
         self._read: list[int] = []
         self.generation = 0
-        """How often all numbers were forgotten."""
+        """How often all numbers were forgotten, or all answers because the fleet has grown."""
         self.table: BoolArray = np.zeros((8, fleet.capacity), dtype=np.bool_)
         """[number, row]: whether the node passes; a line is right once `number_of` was asked."""
 
@@ -110,7 +110,7 @@ class StaticMasks:
         return number
 
     def _new_number(self, static: StaticDemand) -> int:
-        if len(self._read) >= max(8, CACHED_BITS // self._fleet.capacity):
+        if len(self._read) >= max(8, CACHED_ANSWERS // self._fleet.capacity):
             self._number_of.clear()
             self._read.clear()
             self.generation += 1

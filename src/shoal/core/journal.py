@@ -1,4 +1,4 @@
-"""The one way in which arrays of the world are written, so that speculation can be undone.
+"""The one way in which work takes from the arrays of the fleet, so that speculation can be undone.
 
 Outside speculation a write just writes. Between `checkpoint` and its `rollback` or `keep` the
 journal remembers (array, index, old value), and rolling back puts the old values back in reverse

@@ -23,7 +23,10 @@ class StaticDemand:
 
 
 class Shape:
-    """A request that caches can be keyed by without hashing it again; compare with `is`."""
+    """A request that caches can be keyed by without hashing it again; compare with `is`.
+
+    It belongs to one fleet, whose numbers of accelerators it remembers.
+    """
 
     __slots__ = ("__weakref__", "_accelerator_ids", "request", "static")
 

@@ -72,7 +72,7 @@ class Validator:
             if grown:
                 raise InvariantError(f"{event.decision.key} made debts: {grown}")
             if isinstance(event.decision, Start):
-                check_gang(self._world.entries[event.decision.workload])
+                check_gang(fleet, self._world.entries[event.decision.workload])
 
     def _refresh(self, at_us: int, rows: Iterable[int]) -> Debts:
         """Bring the debts of `rows` up to date and return those that are new or larger."""
@@ -88,11 +88,10 @@ class Validator:
                 grown[key] = amount
             since = before.since_us if before is not None else at_us
             self._known[key] = Debt(*key, amount, since)
-        live = set(fleet.names)
         for key in [k for k in self._known if k not in now]:
             kind, where = key
             node = where.partition("\0")[0]
-            if kind in QUOTA_DEBTS or node in names or node not in live:
+            if kind in QUOTA_DEBTS or node in names or node not in fleet.row_of:
                 del self._known[key]
         return grown
 
@@ -126,8 +125,8 @@ def check_answers(world: World) -> None:
         raise InvariantError(f"no verdict was given to {uids}")
 
 
-def check_gang(entry: Entry) -> None:
-    """Check that a workload is planned whole."""
+def check_gang(fleet: Fleet, entry: Entry) -> None:
+    """Check that a workload is planned whole, each pod on as many devices as it asks for."""
     pods = sum(pod_set.count for pod_set in entry.workload.pod_sets)
     if sorted(entry.held) != list(range(pods)):
         raise InvariantError(
@@ -135,8 +134,11 @@ def check_gang(entry: Entry) -> None:
         )
     for pod, placement in entry.held.items():
         asked = entry.request_of(pod).devices.count
-        if len(placement.leaves) != asked or len(set(placement.leaves)) != asked:
-            raise InvariantError(f"workload {entry.workload.uid}: {placement} for {asked} leaves")
+        row = fleet.row_of[placement.node]
+        columns = [fleet.leaves[row].index(leaf) for leaf in placement.leaves]
+        devices = {int(fleet.leaf_device[row, column]) for column in columns}
+        if len(columns) != asked or len(devices) != asked:
+            raise InvariantError(f"workload {entry.workload.uid}: {placement} for {asked} devices")
 
 
 def check_entry(world: World, entry: Entry) -> None:
