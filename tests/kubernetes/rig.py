@@ -38,10 +38,9 @@ from shoal.kubernetes.wire.kinds import (
     Kind,
     WatchEvent,
 )
+from tests.kubernetes.manifests import PLUGIN, Body, pod
 
-Body = dict[str, Any]
 CATALOG = load_catalog()
-PLUGIN = "nvidia.com/gpu"
 START = datetime(2026, 11, 29, 12, tzinfo=UTC)
 
 
@@ -212,13 +211,13 @@ class Rig:
 
     def kube_schedule(self) -> None:
         """Bind what has no gate and fits; say `Unschedulable` of what does not."""
-        for pod in self.pods():
-            spec = pod["spec"]
-            if spec.get("nodeName") or spec.get("schedulingGates") or "phase" in pod["status"]:
+        for each in self.pods():
+            spec = each["spec"]
+            if spec.get("nodeName") or spec.get("schedulingGates") or "phase" in each["status"]:
                 continue
-            name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
-            problem = self._place(pod)
-            if problem and pod["status"].get("conditions", [{}])[0].get("message") != problem:
+            name, namespace = each["metadata"]["name"], each["metadata"]["namespace"]
+            problem = self._place(each)
+            if problem and each["status"].get("conditions", [{}])[0].get("message") != problem:
                 condition = {"type": "PodScheduled", "status": "False"}
                 said = condition | {"reason": "Unschedulable", "message": problem}
                 self.change(PODS, name, namespace, status={"conditions": [said]})
@@ -326,108 +325,6 @@ def pins(pod: Body) -> list[str]:
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {})
     terms = required.get("nodeSelectorTerms", ())
     return [field["values"][0] for term in terms for field in term.get("matchFields", ())]
-
-
-def node(name: str, devices: int = 8, **status: str) -> Body:
-    """A ready node that counts devices."""
-    return {
-        "metadata": {
-            "name": name,
-            "labels": {
-                "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
-                "nvidia.com/gpu.count": str(devices),
-            },
-        },
-        "spec": {},
-        "status": {
-            "allocatable": {"cpu": "64", "memory": "512Gi", "pods": "110"}
-            | ({PLUGIN: str(devices)} if devices else {})
-            | status,
-            "conditions": [{"type": "Ready", "status": "True"}],
-        },
-    }
-
-
-def slice_of(name: str, devices: int = 8) -> Body:
-    """The ResourceSlice of a node."""
-    return {
-        "metadata": {"name": f"{name}-slice"},
-        "spec": {
-            "driver": "gpu.nvidia.com",
-            "nodeName": name,
-            "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
-            "devices": [
-                {
-                    "name": f"{name}-gpu-{n}",
-                    "attributes": {
-                        "type": {"string": "gpu"},
-                        "uuid": {"string": f"GPU-{name}-{n}"},
-                        "productName": {"string": "NVIDIA H100 80GB HBM3"},
-                    },
-                    "capacity": {"memory": {"value": "81559Mi"}},
-                }
-                for n in range(devices)
-            ],
-        },
-    }
-
-
-def namespace(name: str = "ns", mode: str = "manage", channel: str = "device-plugin") -> Body:
-    labels = {"shoal.dev/mode": mode, "shoal.dev/channel": channel}
-    return {"metadata": {"name": name, "labels": labels}}
-
-
-def pod(
-    name: str,
-    devices: int = 1,
-    *,
-    owner: Body | None = None,
-    owner_kind: str = "Job",
-    gated: bool = True,
-    namespace: str = "ns",
-    dra: bool = False,
-    **spec: Any,
-) -> Body:
-    """A pod as admission leaves it."""
-    meta: Body = {"name": name, "namespace": namespace, "ownerReferences": [], "annotations": {}}
-    meta["uid"] = f"uid-{name}"
-    if owner is not None:
-        version = "batch/v1" if owner_kind == "Job" else "apps/v1"
-        reference = {"apiVersion": version, "kind": owner_kind, "controller": True}
-        meta["ownerReferences"] = [
-            reference | {"name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"]}
-        ]
-        if owner_kind == "Job":
-            meta["finalizers"] = ["batch.kubernetes.io/job-tracking"]
-    container: Body = {"name": "main", "resources": {"limits": {PLUGIN: str(devices)}}}
-    body: Body = {"metadata": meta, "spec": {"containers": [container]}, "status": {}}
-    if dra:
-        claim = f"{name}.shoal.dev"
-        container["resources"] = {"claims": [{"name": "shoal"}]}
-        body["spec"]["resourceClaims"] = [{"name": "shoal", "resourceClaimName": claim}]
-        asked_for = {"asked": {"main": {PLUGIN: str(devices)}}, "name": claim}
-        meta["annotations"]["shoal.dev/claim"] = msgspec.json.encode(asked_for).decode()
-    if gated:
-        body["spec"]["schedulingGates"] = [{"name": "shoal.dev/plan"}]
-    body["spec"] |= spec
-    return body
-
-
-def job(name: str, parallelism: int, completions: int | None = None, **make: Any) -> Body:
-    spec = {"parallelism": parallelism}
-    if completions is not None:
-        spec["completions"] = completions
-    return {
-        "metadata": {"name": name, "namespace": "ns", "uid": f"uid-{name}"},
-        "spec": spec,
-        "status": {},
-        "make": make,
-    }
-
-
-def replica_set(name: str, replicas: int, **make: Any) -> Body:
-    meta = {"name": name, "namespace": "ns", "uid": f"uid-{name}"}
-    return {"metadata": meta, "spec": {"replicas": replicas}, "status": {}, "make": make}
 
 
 class _Client:

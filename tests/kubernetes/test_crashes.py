@@ -22,18 +22,8 @@ from shoal.kubernetes.wire.kinds import (
     RESOURCE_SLICES,
 )
 from tests.kubernetes.fake_api import in_loop
-from tests.kubernetes.rig import (
-    Body,
-    Crash,
-    Rig,
-    Shoal,
-    job,
-    namespace,
-    node,
-    pod,
-    replica_set,
-    slice_of,
-)
+from tests.kubernetes.manifests import Body, job, namespace, node, pod, replica_set, slice_of
+from tests.kubernetes.rig import Crash, Rig, Shoal
 
 Controllers = list[tuple[Body, str]]
 QUICK = SchedulerOptions(tick_s=0.0, deadlines=DeadlineOptions(refused_us=0, claim_us=0))

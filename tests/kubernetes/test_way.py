@@ -20,17 +20,8 @@ from shoal.kubernetes.wire.kinds import (
 from shoal.model.hold import HoldReason
 from shoal.objects.annotations import PLAN
 from tests.kubernetes.fake_api import in_loop
-from tests.kubernetes.rig import (
-    PLUGIN,
-    Rig,
-    Shoal,
-    job,
-    namespace,
-    node,
-    pod,
-    replica_set,
-    slice_of,
-)
+from tests.kubernetes.manifests import PLUGIN, job, namespace, node, pod, replica_set, slice_of
+from tests.kubernetes.rig import Rig, Shoal
 
 QUICK = SchedulerOptions(tick_s=0.0, deadlines=DeadlineOptions(refused_us=0, claim_us=0))
 

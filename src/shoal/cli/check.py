@@ -60,11 +60,12 @@ def _running(url: str) -> list[str]:
     import urllib.request
 
     if not url.startswith(("http://", "https://")):
-        raise UsageError(f"--scheduler expects a URL such as http://127.0.0.1:9464, found {url!r}.")
+        raise UsageError(f"--scheduler expects such as http://127.0.0.1:9464, found {url!r}.")
     import msgspec
 
     try:
-        with urllib.request.urlopen(f"{url.rstrip('/')}/consistency", timeout=60) as answer:  # noqa: S310
+        place = f"{url.rstrip('/')}/consistency"
+        with urllib.request.urlopen(place, timeout=60) as answer:  # noqa: S310 (checked above)
             return msgspec.json.decode(answer.read(), type=list[str])
     except (urllib.error.URLError, OSError, msgspec.MsgspecError) as error:
         raise CannotError(f"the scheduler at {url} did not answer: {error}.") from None

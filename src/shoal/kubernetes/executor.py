@@ -14,7 +14,7 @@ repeated: it has a precondition, a name of its own, or the same content.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol
 
 import structlog
 
@@ -25,46 +25,29 @@ from shoal.kubernetes.claims import Pin, claim_body, class_for, is_claim_of, req
 from shoal.kubernetes.client import Client, JsonObject
 from shoal.kubernetes.errors import (
     AlreadyExistsError,
-    ConflictError,
-    DisruptionBlockedError,
     KubernetesError,
     NotFoundError,
     QuotaExceededError,
     StatusError,
-    UnreachableError,
 )
 from shoal.kubernetes.flights import Flight
 from shoal.kubernetes.plans import (
-    TRACKING,
     note_patch,
     read_note,
     release_patch,
-    tracked_patch,
-    untracked_patch,
 )
 from shoal.kubernetes.source import Source
+from shoal.kubernetes.taking_back import TakingBack, is_uncounted
 from shoal.kubernetes.truth import Stage
-from shoal.kubernetes.wire.kinds import PODS, RESOURCE_CLAIMS
+from shoal.kubernetes.wire.kinds import RESOURCE_CLAIMS
 from shoal.kubernetes.wire.pod import Pod
 from shoal.kubernetes.wire.resource import ResourceClaim
+from shoal.kubernetes.writes import NotLeadingError, StartError, Writes
 
 _log = structlog.get_logger(__name__)
 
-_Answer = TypeVar("_Answer")
-
-PAUSE_S: Final = 1.0
-"""The pause before a write is tried again that the API server did not answer."""
-
 MOST_TRIES: Final = 8
 """How often a patch is made anew for a pod that others change at the same time."""
-
-
-class NotLeadingError(Exception):
-    """This process leads no longer: nothing more is written."""
-
-
-class StartError(Exception):
-    """A pod cannot be started as planned; the text says why."""
 
 
 class News(Protocol):
@@ -103,10 +86,11 @@ class KubernetesExecutor:
         self.running: set[asyncio.Task[None]] = set()
         """What is being carried out."""
         self._client = client
+        self._writes = Writes(client, source.truth, may_write)
+        self._taking_back = TakingBack(source, self._writes)
         self._source = source
         self._catalog = catalog
         self._now_us = now_us
-        self._may_write = may_write
         self._news = news
         self._done: set[str] = set()
         """Keys of decisions that were begun, until their workloads have moved on."""
@@ -146,8 +130,8 @@ class KubernetesExecutor:
                 stage = self._source.truth.stage(pod)
                 if stage in (Stage.GATED, Stage.RELEASED):
                     self._spawn(self._one(flight, number), f"seat/{flight.uid}/{number}")
-                if pod is not None and _is_uncounted(pod) and stage is not Stage.GONE:
-                    self._spawn(self._track_again(pod), f"track/{pod.uid}")
+                if pod is not None and is_uncounted(pod) and stage is not Stage.GONE:
+                    self._spawn(self._taking_back.track_again(pod), f"track/{pod.uid}")
 
     def renew_claim(self, flight: Flight, number: int) -> None:
         """Make the claim of a pod again that is not bound and whose claim was deleted."""
@@ -158,7 +142,7 @@ class KubernetesExecutor:
         pods = list(flight.pods) if flight is not None else []
         self._source.retracted(decision, self._now_us())
         for uid in pods:
-            self._spawn(self._take_back(uid), f"{decision.key}/{uid}")
+            self._spawn(self._taking_back.take_back(uid), f"{decision.key}/{uid}")
 
     def _spawn(self, work: Awaitable[None], key: str) -> None:
         async def run() -> None:
@@ -191,7 +175,7 @@ class KubernetesExecutor:
                 made += await self._claims(flight, number)
         except QuotaExceededError as refused:
             for claim in made:
-                await self._delete_claim(claim)
+                await self._writes.delete_claim(claim)
             self._refused_by_quota(flight, refused)
             return
         except StartError as failed:
@@ -251,9 +235,9 @@ class KubernetesExecutor:
                 return
             patch = release_patch(pod, note) if gated else note_patch(pod, note)
             self._news.is_released()
-            if await self._patch(pod, patch) is not None:
+            if await self._writes.patch(pod, patch) is not None:
                 return
-            pod = await self._look(pod)
+            pod = await self._writes.look(pod)
         raise StartError("others keep changing the pod")
 
     async def _write_note(self, flight: Flight, number: int) -> None:
@@ -265,38 +249,17 @@ class KubernetesExecutor:
             note = flight.note(number)
             if read_note(pod) == note or not pod.spec.scheduling_gates:
                 return
-            written = await self._patch(pod, note_patch(pod, note))
+            written = await self._writes.patch(pod, note_patch(pod, note))
             if written is not None:
                 self._written[written.uid] = written
                 return
-            pod = await self._look(pod)
+            pod = await self._writes.look(pod)
 
     def _is_current(self, flight: Flight, number: int, pod: Pod) -> bool:
         """Whether a pod still sits where it is to be started, and the start still holds."""
         seat = flight.seats.get(number)
         current = self._source.flights.get(flight.uid) is flight and not flight.failure
         return current and seat is not None and seat.pod == pod.uid
-
-    async def _patch(self, pod: Pod, body: JsonObject) -> Pod | None:
-        """The pod as patched, or None where it has changed or gone in the meantime."""
-        meta = pod.metadata
-        try:
-            return await self._write(
-                lambda: self._client.patch(PODS, meta.name, body, meta.namespace)
-            )
-        except (ConflictError, NotFoundError):
-            return None
-        except StatusError as refused:
-            raise StartError(str(refused)) from refused
-
-    async def _look(self, pod: Pod) -> Pod | None:
-        """The pod as it is now, or None where it is gone."""
-        meta = pod.metadata
-        try:
-            found = await self._write(lambda: self._client.get(PODS, meta.name, meta.namespace))
-        except NotFoundError:
-            return None
-        return found if found.uid == pod.uid else None
 
     # Claims -----------------------------------------------------------------------------------
 
@@ -327,7 +290,7 @@ class KubernetesExecutor:
                 raise StartError(f"the claim {known.metadata.name} belongs to something else")
             if known.status.allocation is not None or _selectors(known) == _wanted(body):
                 return []
-            await self._delete_claim(known)
+            await self._writes.delete_claim(known)
             await asyncio.sleep(0)
         raise StartError(f"the claim {ask.claimed.name} could not be made")
 
@@ -347,7 +310,7 @@ class KubernetesExecutor:
 
     async def _create_claim(self, body: JsonObject, pod: Pod) -> ResourceClaim:
         try:
-            return await self._write(
+            return await self._writes.write(
                 lambda: self._client.create(RESOURCE_CLAIMS, body, pod.metadata.namespace)
             )
         except (AlreadyExistsError, QuotaExceededError):
@@ -357,137 +320,11 @@ class KubernetesExecutor:
 
     async def _get_claim(self, name: str, namespace: str) -> ResourceClaim | None:
         try:
-            return await self._write(lambda: self._client.get(RESOURCE_CLAIMS, name, namespace))
+            return await self._writes.write(
+                lambda: self._client.get(RESOURCE_CLAIMS, name, namespace)
+            )
         except NotFoundError:
             return None
-
-    async def _delete_claim(self, claim: ResourceClaim) -> None:
-        """Delete a claim as it is known: one that was allocated since is left alone."""
-        meta = claim.metadata
-        try:
-            await self._write(
-                lambda: self._client.delete(
-                    RESOURCE_CLAIMS,
-                    meta.name,
-                    meta.namespace,
-                    uid=meta.uid,
-                    resource_version=meta.resource_version,
-                )
-            )
-        except (ConflictError, NotFoundError):
-            return
-        gone = self._source.truth.claims.get(meta.name, meta.namespace)
-        for _ in range(50):
-            if gone is None or gone.uid != meta.uid:
-                return
-            await asyncio.sleep(0.02)
-            gone = self._source.truth.claims.get(meta.name, meta.namespace)
-
-    # Taking back ------------------------------------------------------------------------------
-
-    async def _take_back(self, uid: str) -> None:
-        """Take back one pod of a start that did not come true.
-
-        A pod with a controller is deleted, so that a new one can be placed elsewhere; if it never
-        ran, its Job does not count it. A pod without one keeps its node: on the DRA channel its
-        claim goes, and another device of the node is planned.
-        """
-        while True:
-            pod = self._source.pods.get(uid)
-            stage = self._source.truth.stage(pod)
-            if pod is None or stage not in (Stage.RELEASED, Stage.BOUND) or pod.is_terminating:
-                return
-            if pod.metadata.controller is None:
-                await self._take_back_bare(pod, stage)
-                return
-            try:
-                if await self._delete_pod(pod):
-                    return
-            except DisruptionBlockedError as blocked:
-                _log.info("a disruption budget keeps a pod", pod=uid, why=str(blocked))
-            await asyncio.sleep(PAUSE_S)
-
-    async def _take_back_bare(self, pod: Pod, stage: Stage) -> None:
-        if stage is Stage.BOUND or self._source.ask(pod).claimed is None:
-            return
-        for claim in self._source.truth.claims_of(pod):
-            if claim.status.allocation is not None:
-                return
-            await self._delete_claim(claim)
-        self._source.replans.add(pod.uid)
-        self._source.look_at(pod.uid)
-
-    async def _delete_pod(self, pod: Pod) -> bool:
-        """Delete a pod as it is known, uncounted by its Job; False where it changed meanwhile."""
-        meta = pod.metadata
-        known = pod
-        try:
-            if TRACKING in meta.finalizers:
-                known = await self._write(
-                    lambda: self._client.patch(
-                        PODS, meta.name, untracked_patch(pod), meta.namespace
-                    )
-                )
-            if _ran(known):
-                await self._write(
-                    lambda: self._client.evict(meta.name, meta.namespace, uid=pod.uid)
-                )
-                return True
-            version = known.metadata.resource_version
-            await self._write(
-                lambda: self._client.delete(
-                    PODS, meta.name, meta.namespace, uid=pod.uid, resource_version=version
-                )
-            )
-        except NotFoundError:
-            return True
-        except ConflictError:
-            await self._track_again(pod)
-            return False
-        return True
-
-    async def _track_again(self, pod: Pod) -> None:
-        """Have a Job count a pod again whose deletion did not come about."""
-        found = await self._look(pod)
-        if found is not None and _is_uncounted(found):
-            await self._patch(found, tracked_patch(found))
-
-    # Writing ----------------------------------------------------------------------------------
-
-    async def _write(self, call: Callable[[], Awaitable[_Answer]]) -> _Answer:
-        """Make a call for as long as this process leads and the API server does not answer."""
-        while True:
-            if not self._may_write():
-                raise NotLeadingError
-            try:
-                return await call()
-            except UnreachableError as away:
-                _log.warning("the API server is away", why=str(away))
-                await asyncio.sleep(PAUSE_S)
-
-
-def _ran(pod: Pod) -> bool:
-    """Whether any container of a pod has been started."""
-    statuses = (*pod.status.container_statuses, *pod.status.init_container_statuses)
-    return any(
-        each.state.running is not None
-        or each.state.terminated is not None
-        or each.restart_count > 0
-        for each in statuses
-    )
-
-
-def _is_uncounted(pod: Pod) -> bool:
-    """Whether a pod is alive that its Job has stopped counting, as only we make it do."""
-    owner = pod.metadata.controller
-    return (
-        owner is not None
-        and owner.kind == "Job"
-        and owner.api_version == "batch/v1"
-        and TRACKING not in pod.metadata.finalizers
-        and not pod.is_terminating
-        and not pod.is_ended
-    )
 
 
 def _selectors(claim: ResourceClaim) -> list[str]:
