@@ -18,10 +18,12 @@ from shoal.cli.errors import CannotError, UsageError
 from shoal.cli.state import state_folder
 
 if TYPE_CHECKING:
+    from shoal.catalog.catalog import Catalog
     from shoal.core.events import Event
     from shoal.loop.doors import Doors
     from shoal.model.node import Node
-    from shoal.server.standing import Standing
+    from shoal.model.queue import QueueTree
+    from shoal.objects.files import Written
     from shoal.simulation.platform import BegunWith, Platform
     from shoal.simulation.tally import Tally
 
@@ -89,7 +91,8 @@ def up(
             folder = state_folder(state)
         what = _begun_with(folder, fleet, seed, demo=demo)
         if by_itself:
-            _run_by_itself(folder, what, factor, length_us)
+            tree = _tree(*_written(queues, demo=what.demo))
+            _run_by_itself(folder, what, tree, factor, length_us)
         else:
             live = _Live(folder, what, factor, length_us, screen=not no_screen)
             live.run(queues, speed or "1x")
@@ -177,7 +180,11 @@ def _opened(folder: Path, what: "BegunWith", tally: "Tally | None" = None) -> "I
 
 
 def _run_by_itself(
-    folder: Path, what: "BegunWith", factor: float | None, length_us: int | None
+    folder: Path,
+    what: "BegunWith",
+    queues: "QueueTree",
+    factor: float | None,
+    length_us: int | None,
 ) -> None:
     """Let time pass and print what it came to."""
     from shoal.cli.summary import summary
@@ -187,6 +194,7 @@ def _run_by_itself(
     tally = Tally()
     with _opened(folder, what, tally) as platform:
         tally.platform = platform
+        platform.keep_to(queues)
         begin_us = platform.now_us
         end_us = begin_us + (length_us or 0)
         stop = Flag()
@@ -234,12 +242,17 @@ class _Live:
 
     def run(self, queues: tuple[Path, ...], speed: str) -> None:
         """Run until somebody stops it."""
+        from importlib.metadata import version
+
         from shoal.server.address import AddressError, default_path
         from shoal.server.serving import serving
+        from shoal.server.standing import Standing
 
+        catalog, written = _written(queues, demo=self._what.demo)
         with _opened(self._folder, self._what) as platform:
+            platform.keep_to(_tree(catalog, written))
             doors = self._doors(platform)
-            standing = _standing(doors, queues, demo=self._what.demo)
+            standing = Standing(doors, catalog, written, version("shoal"))
             writer = Thread(target=self._write, args=(platform,), name="shoal-writer")
             follower = Thread(target=self._follow, args=(doors,), name="shoal-follower")
             try:
@@ -335,20 +348,28 @@ def _short(path: Path) -> str:
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
 
 
-def _standing(doors: "Doors", queues: tuple[Path, ...], *, demo: bool) -> "Standing":
-    """Return what the server stands on; the demo has queues of its own where none are given."""
-    from importlib.metadata import version
+def _written(queues: tuple[Path, ...], *, demo: bool) -> "tuple[Catalog, Written]":
+    """Return what people wrote; the demo has pools and queues of its own where none are given."""
     from importlib.resources import as_file, files
 
     from shoal.catalog.load import load_catalog
     from shoal.objects.files import BadObjectsError, read_objects
-    from shoal.server.standing import Standing
 
     catalog = load_catalog()
     own = files("shoal.simulation") / "demo.yaml"
     try:
         with as_file(own) as file:
-            written = read_objects(queues or ((file,) if demo else ()), catalog)
+            return catalog, read_objects(queues or ((file,) if demo else ()), catalog)
     except BadObjectsError as error:
-        raise UsageError(str(error)) from None
-    return Standing(doors, catalog, written, version("shoal"))
+        for problem in error.problems:
+            print(problem, file=sys.stderr)
+        count = len(error.problems)
+        raise UsageError(f"{count} problem{'s' * (count != 1)} in the files.") from None
+
+
+def _tree(catalog: "Catalog", written: "Written") -> "QueueTree":
+    """Return the queues as the world counts, with groups of accelerators written out."""
+    from shoal.objects.queues import names_of
+    from shoal.objects.tree import resolved
+
+    return resolved(written.tree, names_of(catalog))

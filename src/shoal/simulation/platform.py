@@ -29,6 +29,7 @@ from shoal.loop.records import Header
 from shoal.loop.replica import restored
 from shoal.loop.writer import Writer
 from shoal.model.node import Node
+from shoal.model.queue import QueueTree
 from shoal.simulation.embedded import Embedded
 from shoal.simulation.organisation import FIRST_MORNING_US, Organisation
 
@@ -109,6 +110,11 @@ class Platform:
             self.embedded.resume(self.now_us)
         else:
             self._step(self.now_us, self.embedded.begin(self.now_us))
+
+    def keep_to(self, queues: QueueTree) -> None:
+        """Have the loop keep to these queues from now on."""
+        if queues != self.world.tenants.tree:
+            self._step(self.now_us, [ev.QueuesSet(self.now_us, queues)])
 
     def _note(self, disk: Disk, what: BegunWith) -> None:
         known = begun_with(self.folder)
