@@ -9,12 +9,14 @@ from shoal.core.decisions import Retract, Start, Wait
 from shoal.core.placement import hardest_first
 from shoal.core.shape import Shapes
 from shoal.core.world import InvalidTransitionError, State, World
+from shoal.model.node import Node
 from shoal.model.request import Request
 from shoal.model.verdict import Obstacle, Reason, Stage, Wake
 from shoal.model.workload import Outcome, PodSet, Workload
 from tests.core.build import (
     SEED,
     decide,
+    divided,
     job,
     node,
     policy,
@@ -89,6 +91,7 @@ def test_the_hardest_pods_of_a_gang_are_placed_first() -> None:
     came = submit(world, Workload("w", sets))
     assert started(came) == {"w": ["n", "n"]}
     assert world.entries["w"].held[1].leaves == ("n/0", "n/1")
+    assert [p.pod for p in came.decisions[0].placements] == [0, 1]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -207,6 +210,28 @@ def test_what_wakes(event: ev.Event) -> None:
     assert decide(world).decisions == ()
     world.apply(event)
     assert sorted(started(decide(world))) == ["w"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "lacking"),
+    [
+        pytest.param(whole(1, 2), node("m", 1, cpu=1), id="CPU"),
+        pytest.param(Request(0, 9), node("m", memory=8), id="host memory"),
+        pytest.param(whole(2), node("m", 1), id="devices"),
+        pytest.param(
+            share(501), Node("m", 9000, 9, 9, (divided("m/0", 2, "A100"),)), id="compute on a leaf"
+        ),
+        pytest.param(share(100, 90), node("m", 1), id="memory on a leaf"),
+        pytest.param(Request(selector=(("zone", "a"),)), node("m"), id="its label"),
+    ],
+)
+def test_what_a_node_cannot_serve_is_not_looked_at(asked: Request, lacking: Node) -> None:
+    """It sleeps on, and the cycle does not search for it."""
+    world = world_of()
+    assert started(submit(world, job("w", asked))) == {}
+    world.apply(ev.NodeSeen(1, lacking))
+    assert decide(world).examined == ()
+    assert world.waiting.fresh == {}
 
 
 def test_a_mask_that_changes_wakes_those_who_name_it() -> None:

@@ -48,6 +48,7 @@ EXISTS = TolerationOperator.EXISTS
         (Operator.GT, ("6",), "7"),
         (Operator.GT, ("7",), ""),
         (Operator.LT, ("8",), "7"),
+        (Operator.LT, ("7",), ""),
         (Operator.LT, ("x",), ""),
         (Operator.GT, ("1", "2"), ""),
     ],

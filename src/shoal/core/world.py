@@ -210,7 +210,7 @@ class World:
         self._charge_anew(node.name)
         self._forget_refusals(node.name)
         self.waiting.room_on(self.fleet, row)
-        if self.fleet.accelerators() != accelerators:
+        if self.tenants.tree.queues and self.fleet.accelerators() != accelerators:
             # Whoever has used up what it may have of the others may have these.
             self.waiting.wake_all()
 
