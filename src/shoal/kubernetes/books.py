@@ -105,7 +105,8 @@ class Books:
 
     def _is_ours(self, pod: Pod, note: PlanNote) -> bool:
         """Whether a note is one that Shoal made for this pod, and still holds."""
-        mine = note.workload.startswith(f"{owner_uid(pod)}/")
+        acts = self.truth.namespace(pod.metadata.namespace).acts
+        mine = acts and note.workload.startswith(f"{owner_uid(pod)}/")
         return mine and note.start not in self._retracted and pod.uid not in self.replans
 
     def _as_it_is(self, uid: str, pod: Pod | None, stage: Stage, now_us: int) -> Iterator[ev.Event]:

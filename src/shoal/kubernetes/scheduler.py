@@ -129,6 +129,8 @@ class Scheduler:
         self._freed: deque[float] = deque(maxlen=LATENCIES)
         self._budget = options.budget
         self._tick_at_s = 0.0
+        self._heard_s: float | None = None
+        """When the first change came that has not been taken in."""
         self._undecided = False
         """Whether anything has changed since the last cycle that came to an end."""
         self.executor = KubernetesExecutor(
@@ -144,6 +146,8 @@ class Scheduler:
             store.subscribe(self._changed)
 
     def _changed(self, _old: object, _new: object) -> None:
+        if self._heard_s is None:
+            self._heard_s = time.monotonic()
         self._wake.set()
 
     def wake(self) -> None:
@@ -175,8 +179,9 @@ class Scheduler:
         gained = leads and not self.source.acts
         self.source.acts = leads
         self._undecided |= gained
+        heard_s, self._heard_s = self._heard_s, None
         for event in self.source.changes(at_us):
-            self._count(event)
+            self._count(event, heard_s)
             self.loop.feed(event)
             self._undecided = True
         if not self.is_ready:
@@ -280,12 +285,12 @@ class Scheduler:
 
     # Counting ---------------------------------------------------------------------------------
 
-    def _count(self, event: ev.Event) -> None:
+    def _count(self, event: ev.Event, heard_s: float | None) -> None:
         self.counts.events[type(event).__name__] += 1
         if isinstance(event, ev.WorkloadEnded | ev.PodEnded):
             entry = self.world.entries.get(event.uid)
             if entry is not None and entry.started:
-                self._freed.append(time.monotonic())
+                self._freed.append(time.monotonic() if heard_s is None else heard_s)
 
     def is_released(self) -> None:
         """Count how long it took from a freed device to a patch."""

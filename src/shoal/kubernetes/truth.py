@@ -102,7 +102,7 @@ class Truth:
             ours = len(gates) == 1 and gates[0].name == GATE
             acts = ours and self.namespace(pod.metadata.namespace).acts
             return Stage.GATED if acts else Stage.HELD_BACK
-        if PLAN in pod.metadata.annotations:
+        if PLAN in pod.metadata.annotations and self.namespace(pod.metadata.namespace).acts:
             return Stage.RELEASED
         return Stage.GATED if self.as_if_managed and _asks(pod) else Stage.PENDING
 
