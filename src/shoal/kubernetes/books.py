@@ -72,6 +72,10 @@ class Books:
         self._claims: dict[str, ResourceClaim] = {}
         self._empty: dict[tuple[str, int], int] = {}
         """Seats that are empty while their workload runs, and until when they are kept (us)."""
+        self._vacant: dict[str, set[tuple[str, int]]] = defaultdict(set)
+        """All seats (workload, number) that nobody sits in, by owner."""
+        self._wanted_by: dict[str, int] = {}
+        """How many empty seats each owner can fill; forgotten with every look at the changes."""
         self._stuck: dict[str, Hold] = {}
         """Bare pods that are pinned to a node where they do not start."""
         self._queued: list[ev.Event] = []

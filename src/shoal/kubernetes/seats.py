@@ -97,11 +97,19 @@ class Seats(Books):
         """Whether the place of a deleted pod is kept: it is wanted, and still good."""
         if not self.acts or not self.options.slot_keep_us:
             return False
-        owner = flight.owner
-        known = owner in self.jobs or owner in self.replica_sets
-        waits = any(self.units.waits(pod) for pod in self.truth.pods.by(OWNER, owner))
-        wanted = known and (waits or self.units.lacking(owner) > 0)
-        return wanted and self._is_good(flight, number)
+        wanted = self._wanted(flight.owner)
+        return len(self._vacant[flight.owner]) <= wanted and self._is_good(flight, number)
+
+    def _wanted(self, owner: str) -> int:
+        """How many empty seats of an owner may be taken soon; counted once for all changes."""
+        known = self._wanted_by.get(owner)
+        if known is None:
+            known = 0
+            if owner in self.jobs or owner in self.replica_sets:
+                pods = self.truth.pods.by(OWNER, owner)
+                known = self.units.lacking(owner) + sum(self.units.waits(pod) for pod in pods)
+            self._wanted_by[owner] = known
+        return known
 
     def _is_good(self, flight: Flight, number: int) -> bool:
         """Whether a pod could be started in a seat now."""
@@ -113,6 +121,7 @@ class Seats(Books):
 
     def _give_up_seat(self, flight: Flight, number: int, now_us: int) -> Iterator[ev.Event]:
         self._empty.pop((flight.uid, number), None)
+        self._vacant[flight.owner].discard((flight.uid, number))
         yield ev.PodEnded(now_us, flight.uid, number)
         flight.seats.pop(number, None)
         if flight.uid not in self.world.entries:
@@ -141,25 +150,23 @@ class Seats(Books):
         left = list(pods)
         if not self.acts or not left:
             return left
-        for uid in sorted(self.flights_of.get(owner, ())):
+        for uid, number in sorted(self._vacant.get(owner, ())):
             flight = self.flights[uid]
-            if flight.failure:
+            if flight.failure or not left or not self._is_good(flight, number):
                 continue
-            for number, seat in sorted(flight.seats.items()):
-                if seat.pod or not left or not self._is_good(flight, number):
-                    continue
-                wanted = self.world.entries[uid].request_of(number)
-                pod = next((p for p in left if _alike(self.ask(p).request, wanted)), None)
-                if pod is not None:
-                    left.remove(pod)
-                    self._empty.pop((uid, number), None)
-                    self._seat(flight, number, pod.uid, now_us)
-                    self.to_release.append((uid, number))
+            wanted = self.world.entries[uid].request_of(number)
+            pod = next((p for p in left if _alike(self.ask(p).request, wanted)), None)
+            if pod is not None:
+                left.remove(pod)
+                self._empty.pop((uid, number), None)
+                self._seat(flight, number, pod.uid, now_us)
+                self.to_release.append((uid, number))
         return left
 
     def _seat(self, flight: Flight, number: int, pod: str, now_us: int) -> None:
         seat = flight.seats[number]
         seat.pod, seat.since_us = pod, now_us
+        self._vacant[flight.owner].discard((flight.uid, number))
         self._seats[pod] = (flight.uid, number)
 
     def _unseat(self, pod: str) -> None:
@@ -167,6 +174,7 @@ class Seats(Books):
         flight = self.flights.get(uid)
         if flight is not None and number in flight.seats:
             flight.seats[number].pod = ""
+            self._vacant[flight.owner].add((uid, number))
 
     def _leave(self, uid: str, now_us: int) -> Iterator[ev.Event]:
         """Take a pod that is elsewhere than planned out of its seat."""
@@ -190,6 +198,7 @@ class Seats(Books):
             self.units.numbers.free(flight.owner, int(flight.uid.rpartition("/")[2]))
         for number in flight.seats:
             self._empty.pop((flight.uid, number), None)
+            self._vacant[flight.owner].discard((flight.uid, number))
 
     def _restore(self, flight: Flight, now_us: int) -> Iterator[ev.Event]:
         """Have the world hold a flight just as its seats say."""

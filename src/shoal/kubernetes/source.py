@@ -122,6 +122,7 @@ class Source(Starts):
 
     def changes(self, now_us: int) -> Iterator[ev.Event]:
         """The events that make the world agree with the stores; each is to be applied at once."""
+        self._wanted_by.clear()
         yield from self._take_queued()
         for event in self.fleet.changes(now_us):
             if isinstance(event, ev.NodeSeen):
@@ -195,6 +196,7 @@ class Source(Starts):
             self.units.numbers.forget(owner)
             self.units.refusals.pop(owner, None)
             self.flights_of.pop(owner, None)
+            self._vacant.pop(owner, None)
 
     def _pod(self, uid: str, now_us: int) -> Iterator[ev.Event]:
         pod = self.pods.get(uid)

@@ -35,6 +35,8 @@ class Starts(Seats):
             if number in flight.seats and self.units.waits(self.pods.get(uid)):
                 self._seat(flight, number, uid, now_us)
                 self.replans.discard(uid)
+        empty = [number for number, seat in flight.seats.items() if not seat.pod]
+        self._vacant[unit.owner].update((flight.uid, number) for number in empty)
         self._owners_dirty[unit.owner] = None
         return flight
 
