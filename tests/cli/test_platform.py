@@ -1,6 +1,7 @@
 """The commands against a real server on a Unix socket: what people see, word for word."""
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from shoal.cli.output import cell, plain
 from shoal.core import events as ev
 from shoal.model.workload import Outcome
 from shoal.server.serving import serving
+from tests.cli.terminal import Terminal
 from tests.server.rig import MINUTE_US, Rig, job, platform, pod
 
 Capture = pytest.CaptureFixture[str]
@@ -319,3 +321,13 @@ def test_a_bomb_of_aliases_is_refused_before_it_is_written_out(
     assert f"{file}:2 is not YAML" in shell(f"submit {file}", 2)
     file.write_text("- 1\n")
     assert f"{file}:1 is no manifest; write apiVersion" in shell(f"submit {file}", 2)
+
+
+def test_colours_and_cutting_are_for_terminals_only(busy: Shell) -> None:
+    command = [str(Path(sys.executable).with_name("shoal")), "get", "workloads"]
+    piped = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "\x1b" not in piped.stdout
+    with Terminal(command, 100, 24, {}) as terminal:
+        shown = terminal.until(lambda text: "bert-sweep" in text and "…" in text)
+        assert not terminal.screen.overflowed
+    assert re.search("bert-sweep +nlp +training +waiting +1/1 +2 +8 +1h12m +too few.*…", shown)

@@ -159,24 +159,29 @@ class _Printer:
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for column, head in zip(self._columns, heads, strict=True):
+        # Where the window is narrow the last column is cut short, and then the edge of the window.
+        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+        console = Console()
+        widths = list(self._widths)
+        room = console.width - sum(widths[:-1]) - 2 * (len(widths) - 1)
+        widths[-1] = max(min(widths[-1], room), cells_wide(heads[-1]))
+        for column, head, width in zip(self._columns, heads, widths, strict=True):
             table.add_column(
-                head, justify="right" if column.right else "left", no_wrap=True, overflow="ellipsis"
+                head,
+                justify="right" if column.right else "left",
+                no_wrap=True,
+                overflow="ellipsis",
+                min_width=width,
+                max_width=width,
             )
         for row, line in zip(rows, lines, strict=True):
-            table.add_row(
-                *(
-                    Text(
-                        text,
-                        style=_COLOURS.get(str(column.cell(row)), "")
-                        if column.heading == "STATE"
-                        else "",
-                    )
-                    for column, text in zip(self._columns, line, strict=True)
-                )
-            )
-        Console().print(table)
+            cells = zip(self._columns, line, strict=True)
+            table.add_row(*(Text(text, style=_style(column, row)) for column, text in cells))
+        console.print(table)
+
+
+def _style(column: Column, row: Row) -> str:
+    return _COLOURS.get(str(column.cell(row)), "") if column.heading == "STATE" else ""
 
 
 def _line(cells: Iterable[str], widths: Sequence[int], rights: Sequence[bool]) -> str:
