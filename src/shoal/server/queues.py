@@ -26,11 +26,12 @@ class _Use:
         self.running: Counter[str] = Counter()
         self.waiting: Counter[str] = Counter()
         self.waiting_devices: Counter[str] = Counter()
-        self.named: dict[str, None] = {}
+        self.named: dict[str, tuple[str, ...]] = {}
         for entry in look.world.entries.values():
             queue = entry.workload.queue
-            self.named[queue] = None
-            for above in tree.path(queue):
+            if queue not in self.named:
+                self.named[queue] = tree.path(queue)
+            for above in self.named[queue]:
                 if entry.state is State.WAITING:
                     self.waiting[above] += 1
                     self.waiting_devices[above] += devices_of(entry.workload)

@@ -73,7 +73,7 @@ class Look:
         self.seed = int(header.seed) if header is not None and header.seed.isdecimal() else 0
         self._places: dict[str, Place] | None = None
         self._holders: dict[str, list[tuple[Entry, int]]] | None = None
-        self._orders: dict[str, dict[str, int]] = {}
+        self._orders: dict[str, dict[str, int]] | None = None
 
     @property
     def places(self) -> Mapping[str, Place]:
@@ -105,17 +105,19 @@ class Look:
 
     def order(self, queue: str) -> Mapping[str, int]:
         """The place, from 1, of each workload that waits in a queue."""
-        found = self._orders.get(queue)
-        if found is None:
-            waiting = [
-                entry.workload
-                for entry in self.world.entries.values()
-                if entry.group is not None and entry.workload.queue == queue
-            ]
-            ordered = sorted(waiting, key=order_of)
-            found = {each.uid: place for place, each in enumerate(ordered, start=1)}
-            self._orders[queue] = found
-        return found
+        if self._orders is None:
+            waiting: dict[str, list[Workload]] = {}
+            for entry in self.world.entries.values():
+                if entry.group is not None:
+                    waiting.setdefault(entry.workload.queue, []).append(entry.workload)
+            self._orders = {
+                name: {
+                    each.uid: place
+                    for place, each in enumerate(sorted(workloads, key=order_of), start=1)
+                }
+                for name, workloads in waiting.items()
+            }
+        return self._orders.get(queue, {})
 
     def lives(self) -> Iterator[Life]:
         """Every workload that is known: those that have not ended, and the last that have."""
