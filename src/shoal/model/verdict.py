@@ -14,7 +14,7 @@ class Stage(StrEnum):
 class Reason(StrEnum):
     """What stood in the way, or why a decision was taken.
 
-    Those from `NO_NODES` to `LEAF_ROOM` are tests of a node, in the order in which they are made.
+    Those from `GONE` to `LEAF_ROOM` are tests of a node, in the order in which they are made.
     """
 
     NO_QUEUE = "no-queue"
@@ -36,7 +36,6 @@ class Reason(StrEnum):
     LEAF_ROOM = "leaf-room"
     PLACED = "placed"
     START_FAILED = "start-failed"
-    BUDGET_SPENT = "budget-spent"
 
 
 class Wake(StrEnum):

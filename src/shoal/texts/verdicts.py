@@ -81,11 +81,6 @@ _ENGLISH: Mapping[Reason, _Words] = {
     Reason.START_FAILED: _Words(
         "the start did not come true", "the start did not come true", "start failed"
     ),
-    Reason.BUDGET_SPENT: _Words(
-        "this cycle has no operations left; the next one looks at it",
-        "this cycle has no operations left; the next one looks at it",
-        "budget of the cycle spent",
-    ),
 }
 
 _CHINESE: Mapping[Reason, _Words] = {
@@ -110,7 +105,6 @@ _CHINESE: Mapping[Reason, _Words] = {
         Reason.LEAF_ROOM: ("{n} 个节点没有足够的设备能容纳该份额", "共享份额放不下"),
         Reason.PLACED: ("已放置", "已放置"),
         Reason.START_FAILED: ("启动未能实现", "启动失败"),
-        Reason.BUDGET_SPENT: ("本轮调度的运算预算已用完，下一轮再处理", "本轮预算已用完"),
     }.items()
 }
 
