@@ -17,10 +17,14 @@ class NotThereError(RecordingError):
 
 
 class SegmentReader:
-    """The frames of one segment, as far as it is written. It keeps no file open."""
+    """The frames of one segment, as far as it is written. It keeps no file open.
 
-    def __init__(self, path: Path) -> None:
+    Whoever knows what the snapshot says already passes over it, up to its `SnapshotEnds`.
+    """
+
+    def __init__(self, path: Path, *, passes_snapshot: bool = False) -> None:
         self._path = path
+        self._passes = passes_snapshot
         self._data = bytearray()
         self._at = 0
         """Where in the file `_data` begins."""
@@ -63,9 +67,11 @@ class SegmentReader:
         chunk = bytes(data[_HEAD : _HEAD + length])
         self._verify(chunk, _HEAD + length)
         try:
-            records = list(decode(self._zlib.decompress(chunk)))
+            plain = self._zlib.decompress(chunk)
+            records = list(decode(plain, SnapshotEnds if self._passes else None))
         except (zlib.error, RecordingError) as error:
             raise RecordingError(f"{self._place()} cannot be read: {error}.") from error
+        self._passes = self._passes and not records
         self._drop(_HEAD + length + NUMBER.size)
         return records
 
@@ -115,7 +121,7 @@ class Follower:
         (self.sequence, self.offset), path = segments[-1]
         """The segment that is being read, and how many items were read or passed over."""
         self._from = self.offset if offset is None else offset
-        self._segment = SegmentReader(path)
+        self._segment = SegmentReader(path, passes_snapshot=offset is not None)
         self._ready: deque[Record] = deque()
         self._in_snapshot = True
         self._wants_snapshot = offset is None
@@ -169,7 +175,7 @@ class Follower:
                 f"{self._folder}: segments {self.sequence + 1} to {sequence - 1} are gone; read on"
                 " from the newest snapshot."
             )
-        self._segment = SegmentReader(path)
+        self._segment = SegmentReader(path, passes_snapshot=True)
         self.sequence = sequence
         self._in_snapshot = True
         self._wants_snapshot = False

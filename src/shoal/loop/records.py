@@ -107,15 +107,20 @@ def encode(record: Record) -> bytes:
     return _HEAD.pack(len(body), kind) + body
 
 
-def decode(data: bytes) -> Iterator[Record]:
-    """Yield the records in `data`. Raises `RecordingError` where it is not made of whole ones."""
+def decode(data: bytes, only: type | None = None) -> Iterator[Record]:
+    """Yield the records in `data`, or those of one kind, which passes over the others quickly.
+
+    Raises `RecordingError` where it is not made of whole ones.
+    """
+    wanted = None if only is None else _KIND_OF[only]
     at = 0
     while at < len(data):
         body_at = at + _HEAD.size
         length, kind = _HEAD.unpack_from(data, at) if body_at <= len(data) else (0, 0)
         if body_at + length > len(data):
             raise RecordingError("a record is cut off")
-        yield _decode(kind, data[body_at : body_at + length])
+        if wanted is None or kind == wanted:
+            yield _decode(kind, data[body_at : body_at + length])
         at = body_at + length
 
 
