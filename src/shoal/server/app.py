@@ -4,11 +4,11 @@ Handlers are plain functions that run in threads: each reads the replica under i
 writer and waits for its answer. Nothing is served that loads anything from elsewhere.
 """
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterable
 from typing import Annotated, Literal
 
-import anyio
 from fastapi import APIRouter, Depends, FastAPI, Header, Path, Query, Request
 from fastapi.responses import Response, StreamingResponse
 from pydantic import Field
@@ -367,14 +367,14 @@ async def _events(
     quiet = 0
     yield "retry: 1000\n\n"
     while not await request.is_disconnected():
-        after, lines = await anyio.to_thread.run_sync(_news, standing, language, after)
+        after, lines = await asyncio.to_thread(_news, standing, language, after)
         for line in lines:
             yield line
         quiet = 0 if lines else quiet + 1
         if quiet >= HEARTBEATS:
             yield ": still here\n\n"
             quiet = 0
-        await anyio.sleep(POLL_S)
+        await asyncio.sleep(POLL_S)
 
 
 def _news(standing: Standing, language: Language, after: int) -> tuple[int, list[str]]:

@@ -1,0 +1,142 @@
+"""Explanations: numbers that are true at the moment they name."""
+
+from pathlib import Path
+
+from shoal.core import events as ev
+from shoal.model.workload import Outcome
+from shoal.server.app import make_app
+from tests.server.client import Api, why
+from tests.server.rig import NOW_US, job, platform, pod
+
+
+def test_a_wait_is_explained_with_numbers_that_are_true_now(api: Api) -> None:
+    big = job("big", 4, 2, accelerators="H100")
+    api.submit(job("llm", 4), job("small", 2, accelerators="H100"), big)
+    said = why(api, "big")
+    assert (said["placed_pods"], said["fitting_nodes"]) == (0, 0)
+    assert [(each["reason"], each["nodes"]) for each in said["obstacles"]] == [
+        ("whole-devices", 2),
+        ("accelerator", 1),
+        ("taint", 1),
+    ]
+    assert [
+        (each["node"], each["free"]["devices"], each["needed"]["devices"], each["short_of"])
+        for each in said["candidates"]
+    ] == [("n2", 2, 4, ["devices"]), ("n1", 0, 4, ["devices"])]
+    assert [(each["name"], each["devices"], each["nodes"]) for each in said["holders"]] == [
+        ("llm", 4.0, ["n1"]),
+        ("small", 2.0, ["n2"]),
+    ]
+    assert said["workload"]["position"] == said["workload"]["waiting_in_queue"] == 1
+    api.rig.step(ev.WorkloadEnded(NOW_US, api.rig.uid("small"), Outcome.COMPLETED))
+    said = why(api, "big")
+    assert (said["placed_pods"], said["fitting_nodes"]) == (1, 1)
+    assert said["obstacles"][0] == {
+        "reason": "whole-devices",
+        "nodes": 1,
+        "text": "1 node has too few devices that are wholly free",
+    }
+
+
+def test_X05_nodes_are_not_blamed_for_the_workloads_own_trial(api: Api) -> None:
+    api.submit(job("gang", 4, 3, accelerators="H100"))
+    said = why(api, "gang")
+    assert (said["placed_pods"], said["fitting_nodes"]) == (2, 2)
+    assert [each["reason"] for each in said["obstacles"]] == ["accelerator", "taint"]
+    assert said["headline"] == (
+        "All 3 pods start together, and only 2 of them find a node. Nodes with room for one: 2."
+    )
+
+
+def test_X02_what_is_short_is_named(api: Api) -> None:
+    greedy = pod("greedy", 0)
+    greedy["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "32"}
+    greedy["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "n3"}
+    needs = pod("needs", 1, accelerators="A100")
+    needs["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "8"}
+    api.submit(greedy, needs)
+    said = why(api, "needs")
+    assert said["obstacles"][0]["reason"] == "cpu"
+    (near,) = said["candidates"]
+    assert near["short_of"] == ["cpu_milli"]
+    assert (near["free"]["cpu_milli"], near["free"]["devices"]) == (0, 2)
+
+
+def test_X03_position_counts_those_of_the_queue_that_are_ahead(api: Api) -> None:
+    api.submit(
+        job("r", 4, 2),
+        job("a", 4, 2, accelerators="H100"),
+        job("other", 4, 2, queue="nlp", accelerators="H100"),
+        job("b", 3, 2, accelerators="H100"),
+    )
+    found = api.ask("/workloads", state="waiting")["items"]
+    assert {each["name"]: (each["position"], each["waiting_in_queue"]) for each in found} == {
+        "a": (1, 2),
+        "b": (2, 2),
+        "other": (1, 1),
+    }
+
+
+def test_a_share_is_explained_by_the_devices_that_have_room_for_it(api: Api) -> None:
+    api.submit(*(pod(f"s{n}", memory="70Gi", accelerators="A100") for n in range(3)))
+    said = why(api, "s2")
+    assert said["obstacles"][0]["reason"] == "leaf-room"
+    assert said["candidates"][0]["free"]["devices"] == 0
+    assert [each["name"] for each in said["holders"]] == ["s0", "s1"]
+
+
+def test_a_limit_is_explained_in_the_words_of_who_wrote_it(tmp_path: Path) -> None:
+    queues = tmp_path / "queues.yaml"
+    head = "apiVersion: shoal.dev/v1alpha1\nkind: AcceleratorQueue\n"
+    queues.write_text(
+        f"{head}metadata: {{name: top}}\nspec: {{limit: {{H100: 5}}}}\n---\n"
+        f"{head}metadata: {{name: vision}}\nspec: {{parent: top}}\n"
+    )
+    with platform(tmp_path, queues=queues) as rig:
+        api = Api(make_app(rig.standing))
+        api.rig = rig
+        api.submit(job("a", 4, accelerators="H100"), job("b", 2, accelerators="H100"))
+        said = why(api, "b")
+        assert said["stage"] == "quota"
+        assert said["over_quota"] == {
+            "reason": "limit",
+            "queue": "top",
+            "accelerators": "H100",
+            "used": 4.0,
+            "asked": 2.0,
+            "bound": 5.0,
+        }
+        assert said["headline"] == (
+            "Queue top holds 4 H100; with 2 more it would hold 6 of limit 5."
+        )
+        assert [each["name"] for each in said["holders"]] == ["a"]
+        assert (said["obstacles"], said["candidates"]) == ([], [])
+        before = list(rig.replica.world.snapshot(0))
+        why(api, "b")
+        assert list(rig.replica.world.snapshot(0)) == before
+
+
+def test_running_and_ended_work_is_explained_too(api: Api) -> None:
+    api.submit(job("j", 4, 2))
+    assert why(api, "j")["summary"] == "It runs on n1, n2."
+    api.rig.step(ev.WorkloadEnded(NOW_US, api.rig.uid("j"), Outcome.FAILED))
+    said = why(api, "j")
+    assert said["summary"] == "It has failed."
+    assert [each["step"] for each in said["moments"]][-1] == "ended"
+    assert said["obstacles"] == said["holders"] == []
+
+
+def test_explaining_leaves_the_replica_as_it_was(api: Api) -> None:
+    api.submit(job("llm", 4, 2), job("gang", 4, 3, accelerators="H100"))
+    before = list(api.rig.replica.world.snapshot(0))
+    why(api, "gang")
+    assert list(api.rig.replica.world.snapshot(0)) == before
+
+
+def test_a_fleet_without_any_node_is_explained(tmp_path: Path) -> None:
+    with platform(tmp_path, fleet=()) as rig:
+        api = Api(make_app(rig.standing))
+        api.rig = rig
+        api.submit(job("j"))
+        said = why(api, "j")
+        assert said["obstacles"] == [{"reason": "no-nodes", "nodes": 0, "text": "there is no node"}]
