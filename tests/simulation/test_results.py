@@ -32,10 +32,12 @@ def test_a_run_is_one_line_of_json() -> None:
         "workload": "default",
         "policy": "fgd",
         "seed": 42,
+        "demand": "given",
         "allocated_pct": {"0": 0.25, "99": 94.0, "100": 95.1235},
         "fragmented_pct": {"0": 1.0, "99": 4.0, "100": 5.0},
         "failed": {"0": 0, "99": 6, "100": 7},
         "lacked": {"cpu": 3},
+        "moves": 0,
         "seconds": 1.235,
     }
 
