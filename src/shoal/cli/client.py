@@ -2,7 +2,7 @@
 
 import http.client
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from socket import socket
 from typing import Any, Final
@@ -77,7 +77,9 @@ class Api:
             if cursor is None:
                 return found, page["now"]
 
-    def events(self, path: str, last_id: str | None) -> Iterator[tuple[str, str, Json]]:
+    def events(
+        self, path: str, last_id: str | None
+    ) -> Generator[tuple[str, str, Json], None, None]:
         """Server-sent events: id, kind and data of each; ends when the connection does."""
         headers = {**self._headers, "Accept": "text/event-stream"}
         if last_id is not None:

@@ -7,6 +7,7 @@ writer and waits for its answer. Nothing is served that loads anything from else
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterable
+from threading import Event as Flag
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Path, Query, Request
@@ -108,7 +109,7 @@ api = APIRouter(prefix=PREFIX, responses=RESPONSES)
 
 
 def make_app(standing: Standing) -> FastAPI:
-    """The application for a platform."""
+    """The application for a platform. Its streams end when `app.state.closing` is set."""
     app = FastAPI(
         title="Shoal",
         version=standing.version,
@@ -118,6 +119,7 @@ def make_app(standing: Standing) -> FastAPI:
     )
     app.state.standing = standing
     app.state.desk = Desk(standing)
+    app.state.closing = Flag()
     problems.install(app)
     app.include_router(api)
     app.add_middleware(BodyLimit)
@@ -366,7 +368,8 @@ async def _events(
 ) -> AsyncIterator[str]:
     quiet = 0
     yield "retry: 1000\n\n"
-    while not await request.is_disconnected():
+    closing: Flag = request.app.state.closing
+    while not closing.is_set() and not await request.is_disconnected():
         after, lines = await asyncio.to_thread(_news, standing, language, after)
         for line in lines:
             yield line

@@ -33,8 +33,9 @@ class _Server(uvicorn.Server):
 def serving(standing: Standing, path: Path) -> Iterator[Path]:
     """Serve the API on a socket while the context lasts. Raises `AddressError`."""
     listening = bind(path)
+    app = make_app(standing)
     config = uvicorn.Config(
-        make_app(standing),
+        app,
         lifespan="off",
         log_config=None,
         access_log=False,
@@ -53,6 +54,7 @@ def serving(standing: Standing, path: Path) -> Iterator[Path]:
             sleep(0.01)
         yield path
     finally:
+        app.state.closing.set()
         server.should_exit = True
         thread.join(2 * END_S)
         listening.close()

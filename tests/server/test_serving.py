@@ -1,0 +1,56 @@
+"""A server on a socket: it comes, it goes, and says nothing about it."""
+
+import logging
+from collections import deque
+from pathlib import Path
+
+import pytest
+
+from shoal.cli.client import Api
+from shoal.server.address import AddressError
+from shoal.server.serving import serving
+from tests.server.rig import job, platform
+
+
+def test_streams_end_with_the_server(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with platform(tmp_path) as rig:
+        with serving(rig.standing, tmp_path / "run" / "s.sock") as path:
+            api = Api(path)
+            events = api.events("/decisions/stream?after=0", None)
+            api.post("/workloads", {"manifests": [job("a", 4, 2)]})
+            identity, kind, data = next(events)
+            assert (kind, data["text"]) == ("decision", "Starts default/a on n1, n2.")
+            assert int(identity) == data["id"]
+        assert list(events) == []
+        assert not path.exists()
+    assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []
+
+
+def test_a_stream_goes_on_where_it_was(tmp_path: Path) -> None:
+    with platform(tmp_path) as rig, serving(rig.standing, tmp_path / "run" / "s.sock") as path:
+        api = Api(path)
+        api.post("/workloads", {"manifests": [job("a", 2), job("b", 2), job("c", 2)]})
+        first = api.events("/decisions/stream?after=0", None)
+        seen = [next(first)[0]]
+        first.close()
+        again = api.events("/decisions/stream", seen[0])
+        seen += [next(again)[0] for _ in range(2)]
+        again.close()
+    assert len(set(seen)) == 3
+
+
+def test_a_gap_is_told(tmp_path: Path) -> None:
+    with platform(tmp_path) as rig, serving(rig.standing, tmp_path / "run" / "s.sock") as path:
+        api = Api(path)
+        rig.replica.story.noted = deque(maxlen=2)
+        api.post("/workloads", {"manifests": [job(f"j{n}", 2) for n in range(4)]})
+        events = api.events("/decisions/stream?after=1", None)
+        assert [next(events)[1] for _ in range(3)] == ["gap", "decision", "decision"]
+        events.close()
+
+
+def test_a_second_server_is_turned_away(tmp_path: Path) -> None:
+    with platform(tmp_path) as rig, serving(rig.standing, tmp_path / "run" / "s.sock") as path:
+        with pytest.raises(AddressError, match="already"), serving(rig.standing, path):
+            pass
+        assert Api(path).get("/status")["acting"]
