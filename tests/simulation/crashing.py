@@ -1,13 +1,20 @@
 """A disk that lets the process end at any moment, and a day lived with such a disk."""
 
+from functools import cache
 from hashlib import blake2b
+from importlib.resources import files
 from pathlib import Path
 from typing import BinaryIO
 
+from shoal.catalog.load import load_catalog
 from shoal.loop.disk import Disk
 from shoal.loop.following import SegmentReader
 from shoal.loop.recording import Rotation, segments_in
 from shoal.loop.records import Item, SnapshotEnds
+from shoal.model.queue import QueueTree
+from shoal.objects.files import read_objects
+from shoal.objects.queues import names_of
+from shoal.objects.tree import resolved
 from shoal.simulation.organisation import DAY_US, FIRST_MORNING_US, fleet
 from shoal.simulation.platform import RECORDING, BegunWith, Platform
 
@@ -84,11 +91,20 @@ class CrashingDisk(Disk):
         return int.from_bytes(draw, "little") % (length + 1)
 
 
+@cache
+def queues() -> QueueTree:
+    """Return the demo's tenant tree."""
+    catalog = load_catalog()
+    written = read_objects([Path(str(files("shoal.simulation") / "demo.yaml"))], catalog)
+    return resolved(written.tree, names_of(catalog))
+
+
 def begin(folder: Path, disk: Disk | None = None, seed: int = 7) -> Platform:
     """Begin the demo, or go on with it."""
-    return Platform(
-        folder, BegunWith(seed, "fragmentation", True, fleet()), disk=disk, rotation=SMALL
-    )
+    what = BegunWith(seed, "fragmentation", True, fleet())
+    platform = Platform(folder, what, disk=disk, rotation=SMALL)
+    platform.keep_to(queues())
+    return platform
 
 
 def hours(count: float) -> int:

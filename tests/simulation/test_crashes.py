@@ -103,6 +103,15 @@ def test_two_hundred_crashes_in_a_day_change_nothing(
     assert recorded == undisturbed
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(12))
+def test_two_hundred_crashes_in_a_day_wherever_they_fall(
+    undisturbed: list[Item], tmp_path: Path, seed: int
+) -> None:
+    crash_through(tmp_path / "crashed", 24, 210, 4300, seed=1_000_003 * seed)
+    assert items(tmp_path / "crashed") == undisturbed
+
+
 @pytest.mark.long
 def test_killed_for_real_it_goes_on(tmp_path: Path, repository: Path) -> None:
     """SIGKILL to a process that writes to a real disk, whenever so much more has been written."""
