@@ -7,7 +7,6 @@ events that makes an equal world.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from enum import Enum
 from typing import assert_never
 
 from shoal.core import events as ev
@@ -15,6 +14,7 @@ from shoal.core.board import Board
 from shoal.core.decisions import Decision, Retract, Start, Wait
 from shoal.core.demand import Demand, Prices
 from shoal.core.eligibility import StaticMasks
+from shoal.core.entry import Entry, State
 from shoal.core.fleet import Fleet
 from shoal.core.labels import BoolArray
 from shoal.core.policies import Policy
@@ -26,64 +26,11 @@ from shoal.model.queue import QueueTree
 from shoal.model.request import Request
 from shoal.model.workload import Placement, Workload
 
-
-class State(Enum):
-    """Where a workload stands on its way. It leaves the world when it has ended."""
-
-    WAITING = "waiting"
-    STARTING = "starting"
-    RUNNING = "running"
+__all__ = ["Entry", "InvalidTransitionError", "State", "World"]
 
 
 class InvalidTransitionError(Exception):
     """A decision that does not fit the state of its workload: a bug in whoever decided."""
-
-
-class Entry:
-    """A workload in the world."""
-
-    __slots__ = (
-        "attempt",
-        "charges",
-        "failed_on",
-        "group",
-        "held",
-        "refused",
-        "started",
-        "workload",
-    )
-
-    def __init__(self, workload: Workload) -> None:
-        self.workload = workload
-        self.attempt = 0
-        """Starts decided so far."""
-        self.held: dict[int, Placement] = {}
-        """Where each pod is that runs or is planned, by its number."""
-        self.charges: dict[int, tuple[Charge, ...]] = {}
-        """What each of these pods is charged."""
-        self.started: set[int] = set()
-        """Pods known to run; each of them holds something."""
-        self.failed_on: str | None = None
-        """The node where a pod did not start as planned; the next cycle retracts the start."""
-        self.refused: frozenset[str] = frozenset()
-        """Nodes where a start failed, until they change; it is not planned there again."""
-        self.group: Group | None = None
-        """The group in which it waits, if it does."""
-
-    @property
-    def state(self) -> State:
-        """Where it stands."""
-        if self.group is not None:
-            return State.WAITING
-        return State.RUNNING if len(self.started) == len(self.held) else State.STARTING
-
-    def request_of(self, pod: int) -> Request:
-        """Return what the pod with this number asks for."""
-        for pod_set in self.workload.pod_sets:
-            if pod < pod_set.count:
-                return pod_set.request
-            pod -= pod_set.count
-        raise IndexError(f"workload {self.workload.uid} has no such pod")
 
 
 class World:
