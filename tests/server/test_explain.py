@@ -1,12 +1,21 @@
 """Explanations: numbers that are true at the moment they name."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from shoal.core import events as ev
 from shoal.model.workload import Outcome
 from shoal.server.app import make_app
 from tests.server.client import Api, why
-from tests.server.rig import NOW_US, job, platform, pod
+from tests.server.rig import H100, NOW_US, job, node, platform, pod
+
+
+def with_requests(manifest: dict[str, Any], **requests: str) -> dict[str, Any]:
+    manifest["spec"]["containers"][0]["resources"]["requests"] = requests
+    return manifest
 
 
 def test_a_wait_is_explained_with_numbers_that_are_true_now(api: Api) -> None:
@@ -38,13 +47,58 @@ def test_a_wait_is_explained_with_numbers_that_are_true_now(api: Api) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("manifest", "said"),
+    [
+        (
+            job("j", 5, accelerators="H100"),
+            "a pod asks for 5 devices of one node, and the most that a node could give is 4.",
+        ),
+        (job("j", 1, accelerators="B300"), "no node has B300."),
+        (
+            pod("j", memory="100Gi"),
+            "a pod asks for 102,400 MiB of one device, and the largest has 81,559 MiB.",
+        ),
+        (
+            job("j", 4, 3, accelerators="H100"),
+            "3 pods start together, and all nodes hold 2 of them when they are empty.",
+        ),
+        (
+            with_requests(pod("j"), cpu="33"),
+            "a pod asks for 33,000 milli-CPU, and the largest node has 32,000.",
+        ),
+        (
+            with_requests(pod("j"), memory="257Gi"),
+            "a pod asks for 263,168 MiB of host memory, and the largest node has 262,144 MiB.",
+        ),
+    ],
+)
+def test_X06_never_is_said_at_once_with_the_largest_that_exists(
+    api: Api, manifest: dict[str, Any], said: str
+) -> None:
+    api.submit(manifest)
+    answer = why(api, "j")
+    assert answer["never"]
+    assert answer["headline"] == f"Never on this fleet: {said}"
+
+
+def test_X06_what_a_larger_node_could_hold_is_no_longer_never(api: Api) -> None:
+    api.submit(job("j", 5, accelerators="H100"), job("waits", 4, 2, accelerators="H100"))
+    api.submit(job("too", 4, 2, accelerators="H100"))
+    assert (why(api, "j")["never"], why(api, "too")["never"]) == (True, False)
+    api.rig.step(ev.NodeSeen(NOW_US, replace(node("n5", H100, 8, "training"), cordoned=True)))
+    said = why(api, "j")
+    assert not said["never"]
+    assert said["headline"] == ""
+
+
 def test_X05_nodes_are_not_blamed_for_the_workloads_own_trial(api: Api) -> None:
-    api.submit(job("gang", 4, 3, accelerators="H100"))
+    api.submit(job("r", 2, accelerators="H100"), job("gang", 2, 4, accelerators="H100"))
     said = why(api, "gang")
-    assert (said["placed_pods"], said["fitting_nodes"]) == (2, 2)
+    assert (said["placed_pods"], said["fitting_nodes"]) == (3, 2)
     assert [each["reason"] for each in said["obstacles"]] == ["accelerator", "taint"]
     assert said["headline"] == (
-        "All 3 pods start together, and only 2 of them find a node. Nodes with room for one: 2."
+        "All 4 pods start together, and only 3 of them find a node. Nodes with room for one: 2."
     )
 
 

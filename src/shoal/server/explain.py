@@ -24,6 +24,7 @@ from shoal.server.models import (
     ObstacleView,
     OverQuotaView,
 )
+from shoal.server.never import Never, never
 from shoal.server.standing import Look, id_of, moment, moment_or_none, pods_of
 from shoal.server.views import workload_view
 from shoal.texts.answers import answer_text, ended_text, moment_text, nodes_text
@@ -54,12 +55,16 @@ def explanation(look: Look, life: Life) -> ExplanationView:
     waits = entry is not None and entry.state is State.WAITING
     block = _try(look, entry) if entry is not None and waits else None
     holders = _holders(look, block) if block is not None else []
+    hopeless = never(look, entry) if entry is not None and block is not None else None
     headline = _headline(look, life, entry, block)
+    if hopeless is not None and look.story.acts:
+        headline = _never_text(hopeless, look.language)
     return ExplanationView(
         workload=workload_view(look, life),
         as_of=moment(look.at_us),
         now=look.standing.now(),
         stage=block.verdict.stage.value if block else None,
+        never=hopeless is not None,
         headline=headline,
         summary=_summary(headline, block, look.language),
         over_quota=_over_quota(block.verdict.over_quota) if block else None,
@@ -118,6 +123,16 @@ def _headline(look: Look, life: Life, entry: Entry | None, block: _Block | None)
         pods=verdict.pods,
         placed=verdict.placed_pods,
         fitting=block.fitting,
+    )
+
+
+def _never_text(why: Never, language: Language) -> str:
+    return answer_text(
+        f"never-{why.what}",
+        language,
+        asked=why.asked,
+        most=why.most,
+        accelerators=nodes_text(why.accelerators, language),
     )
 
 

@@ -121,17 +121,20 @@ class HolderView(Model):
 class ExplanationView(Model):
     """Why a workload waits, where it runs, or how it ended, at one moment.
 
-    `stage` is where it stopped; at the stage `quota` it is `over_quota` that says why, and
-    `holders` are those of that queue. `headline` is what goes before the obstacles, `summary` all
-    of it as one text. `obstacles` count every node once that has no room for the pod which finds
-    none; `fitting_nodes` have room for one. `candidates` are the nearest nodes; `holders` hold
-    devices on nodes where it may run, the largest first, and `more_holders` counts those left out.
+    `never` says that this fleet could not hold it if it were empty, whatever labels and taints its
+    nodes have. `stage` is where it stopped; at the stage `quota` it is `over_quota` that says why,
+    and `holders` are those of that queue. `headline` is what goes before the obstacles, `summary`
+    all of it as one text. `obstacles` count every node once that has no room for the pod which
+    finds none; `fitting_nodes` have room for one. `candidates` are the nearest nodes; `holders`
+    hold devices on nodes where it may run, the largest first, and `more_holders` counts those left
+    out.
     """
 
     workload: WorkloadView
     as_of: datetime
     now: datetime
     stage: str | None
+    never: bool
     headline: str
     summary: str
     over_quota: OverQuotaView | None

@@ -14,6 +14,28 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
             "There is room for it now. The next cycle starts it, unless work that is ahead of it"
             " takes the room."
         ),
+        "never-accelerator": "Never on this fleet: no node has {accelerators}.",
+        "never-devices": (
+            "Never on this fleet: a pod asks for {asked:,} devices of one node, and the most that a"
+            " node could give is {most:,}."
+        ),
+        "never-device-memory": (
+            "Never on this fleet: a pod asks for {asked:,} MiB of one device, and the largest has"
+            " {most:,} MiB."
+        ),
+        "never-cpu": (
+            "Never on this fleet: a pod asks for {asked:,} milli-CPU, and the largest node has"
+            " {most:,}."
+        ),
+        "never-memory": (
+            "Never on this fleet: a pod asks for {asked:,} MiB of host memory, and the largest node"
+            " has {most:,} MiB."
+        ),
+        "never-together": "Never on this fleet: no node has all at once that a pod asks for.",
+        "never-pods": (
+            "Never on this fleet: {asked:,} pods start together, and all nodes hold {most:,} of"
+            " them when they are empty."
+        ),
         "gang": (
             "All {pods:,} pods start together, and only {placed:,} of them find a node. Nodes with"
             " room for one: {fitting:,}."
@@ -51,6 +73,26 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
     },
     Language.CHINESE: {
         "fits": "现在有足够的资源。下一轮调度将启动它，除非排在前面的任务占用了这些资源。",
+        "never-accelerator": "当前集群永远无法满足：没有节点有 {accelerators}。",
+        "never-devices": (
+            "当前集群永远无法满足：每个 Pod 需要同一节点上的 {asked:,} 张设备，"
+            "单个节点最多 {most:,} 张。"
+        ),
+        "never-device-memory": (
+            "当前集群永远无法满足：需要单张设备 {asked:,} MiB 显存，最大的设备为 {most:,} MiB。"
+        ),
+        "never-cpu": (
+            "当前集群永远无法满足：每个 Pod 需要 {asked:,} milli-CPU，最大的节点为 {most:,}。"
+        ),
+        "never-memory": (
+            "当前集群永远无法满足：每个 Pod 需要 {asked:,} MiB 主机内存，"
+            "最大的节点为 {most:,} MiB。"
+        ),
+        "never-together": "当前集群永远无法满足：没有节点同时具备 Pod 所需的全部资源。",
+        "never-pods": (
+            "当前集群永远无法满足：{asked:,} 个 Pod 必须同时启动，"
+            "所有节点全空时最多容纳 {most:,} 个。"
+        ),
         "gang": (
             "{pods:,} 个 Pod 必须同时启动，目前只有 {placed:,} 个能找到节点。"
             "能容纳一个 Pod 的节点：{fitting:,} 个。"
