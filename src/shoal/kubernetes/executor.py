@@ -18,10 +18,9 @@ from typing import Final, Protocol
 
 import structlog
 
-from shoal.catalog.catalog import Catalog
 from shoal.core.decisions import Decision, Retract, Start, Wait
 from shoal.kubernetes.asks import Ask
-from shoal.kubernetes.claims import Pin, claim_body, class_for, is_claim_of, requests_of
+from shoal.kubernetes.claims import Pin, claim_body, is_claim_of, requests_of
 from shoal.kubernetes.client import Client, JsonObject
 from shoal.kubernetes.errors import (
     AlreadyExistsError,
@@ -77,7 +76,6 @@ class KubernetesExecutor:
         self,
         client: Client,
         source: Source,
-        catalog: Catalog,
         *,
         now_us: Callable[[], int],
         may_write: Callable[[], bool] = lambda: True,
@@ -89,7 +87,6 @@ class KubernetesExecutor:
         self._writes = Writes(client, source.truth, may_write)
         self._taking_back = TakingBack(source, self._writes)
         self._source = source
-        self._catalog = catalog
         self._now_us = now_us
         self._news = news
         self._done: set[str] = set()
@@ -300,8 +297,7 @@ class KubernetesExecutor:
         drivers = {pin.driver for pin in pins if pin is not None}
         if None in pins or len(drivers) != 1:
             raise StartError(f"the devices {', '.join(leaves)} cannot be named in one claim")
-        classes = list(self._source.truth.classes.values())
-        chosen = class_for(classes, self._catalog, ask.resource, ask.vendor)
+        chosen = self._source.fleet.class_of(ask)
         if chosen is None:
             raise StartError("there is no DeviceClass for its devices; install the DRA driver's")
         name = ask.claimed.name if ask.claimed is not None else ""

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from shoal.catalog.catalog import Catalog
 from shoal.core import events as ev
 from shoal.core.world import World
+from shoal.kubernetes.asks import Ask
+from shoal.kubernetes.claims import class_for
 from shoal.kubernetes.inventory import Identity, Inventory, take_inventory
 from shoal.kubernetes.plans import DevicePin
 from shoal.kubernetes.truth import NODE, Truth
@@ -120,6 +122,11 @@ class FleetView:
     def pin_of(self, leaf: str) -> DevicePin | None:
         """How a claim names a leaf; None for what only a device plugin counts."""
         return self._pins.get(leaf)
+
+    def class_of(self, ask: Ask) -> str | None:
+        """The DeviceClass by which a pod's devices are claimed; None if there is none."""
+        classes = list(self._truth.classes.values())
+        return class_for(classes, self._catalog, ask.resource, ask.vendor)
 
     def is_free(self, node: str, leaf: str) -> bool:
         """Whether nobody holds anything of a leaf in the world."""

@@ -11,6 +11,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from shoal.core.world import State
 from shoal.kubernetes.scheduler import Scheduler
 from shoal.kubernetes.transport import Transport
 
@@ -56,7 +57,7 @@ class SchedulerMetrics(Collector):
 
     def _world(self) -> Iterable[Metric]:
         scheduler = self._scheduler
-        states: Counter[str] = Counter()
+        states = Counter({state.value: 0 for state in State} | {"adopted": 0})
         for uid, entry in scheduler.world.entries.items():
             kind = uid.partition("/")[0]
             states["adopted" if kind in ("pod", "claim") else entry.state.value] += 1

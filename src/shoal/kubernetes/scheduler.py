@@ -136,7 +136,6 @@ class Scheduler:
         self.executor = KubernetesExecutor(
             reach.client,
             self.source,
-            catalog,
             now_us=now_us,
             may_write=lambda: self._leadership.is_leader,
             news=self,

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from shoal.core import events as ev
 from shoal.core.world import Entry, State, World
 from shoal.kubernetes.asks import Ask
+from shoal.kubernetes.fleet import FleetView
 from shoal.kubernetes.flights import created_us, in_order, pod_count, pod_sets_of
 from shoal.kubernetes.truth import NAMESPACE, OWNER, Stage, Truth, owner_uid
 from shoal.kubernetes.wire.pod import Pod
@@ -79,6 +80,7 @@ class Book(Protocol):
 
     truth: Truth
     world: World
+    fleet: FleetView
     jobs: dict[str, Job]
     replica_sets: dict[str, ReplicaSet]
     flights_of: dict[str, set[str]]
@@ -366,7 +368,8 @@ class Units:
         for _, ask in claimed:
             if self._book.truth.claims.get(ask.claimed.name if ask.claimed else "", namespace):
                 continue  # it exists, so it is charged already
-            asked[f"{ask.driver}.deviceclass.resource.k8s.io/devices"] += ask.devices
+            chosen = self._book.fleet.class_of(ask) or ask.driver
+            asked[f"{chosen}.deviceclass.resource.k8s.io/devices"] += ask.devices
             asked["count/resourceclaims.resource.k8s.io"] += 1
         for quota in self._book.truth.quotas.by(NAMESPACE, namespace):
             for resource, wanted in asked.items():
