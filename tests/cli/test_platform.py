@@ -327,7 +327,7 @@ def test_colours_and_cutting_are_for_terminals_only(busy: Shell) -> None:
     command = [str(Path(sys.executable).with_name("shoal")), "get", "workloads"]
     piped = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "\x1b" not in piped.stdout
-    with Terminal(command, 100, 24, {}) as terminal:
+    with Terminal(command, 100, 24, {"COLUMNS": "100"}) as terminal:
         shown = terminal.until(lambda text: "bert-sweep" in text and "…" in text)
         assert not terminal.screen.overflowed
     assert re.search("bert-sweep +nlp +training +waiting +1/1 +2 +8 +1h12m +too few.*…", shown)
