@@ -5,15 +5,15 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from shoal.cli.output import DEFAULT_VIEW, View, show
-from shoal.cli.where import DEFAULT_WHERE, Wanted, Where, find
+from shoal.cli.where import DEFAULT_READING, DEFAULT_WHERE, Reading, Wanted, Where, find
 
 app = App(name="get", help="List workloads, queues, pools, nodes, devices or pods.")
 
 Namespace = Annotated[str | None, Parameter(name=["--namespace", "-n"])]
 
 
-def _get(kind: str, wanted: Wanted, where: Where, view: View) -> None:
-    platform = find(where)
+def _get(kind: str, wanted: Wanted, where: Where, reading: Reading, view: View) -> None:
+    platform = find(where, reading)
     show(lambda: platform.listing(kind, wanted), view, where.language)
 
 
@@ -28,6 +28,7 @@ def workloads(
     state: str | None = None,
     view: View = DEFAULT_VIEW,
     where: Where = DEFAULT_WHERE,
+    reading: Reading = DEFAULT_READING,
 ) -> None:
     """List workloads, the oldest first; in a cluster that Shoal observes, those that would wait.
 
@@ -46,12 +47,17 @@ def workloads(
         too.
     """
     wanted = Wanted(namespace=namespace, name=name, queue=queue, type=type, state=state)
-    _get("workloads", wanted, where, view)
+    _get("workloads", wanted, where, reading, view)
 
 
 @app.command(name=["queues", "queue"])
 def queues(
-    name: str | None = None, /, *, view: View = DEFAULT_VIEW, where: Where = DEFAULT_WHERE
+    name: str | None = None,
+    /,
+    *,
+    view: View = DEFAULT_VIEW,
+    where: Where = DEFAULT_WHERE,
+    reading: Reading = DEFAULT_READING,
 ) -> None:
     """List queues, with what each uses and how much waits there.
 
@@ -60,12 +66,17 @@ def queues(
     name
         Only the one of this name.
     """
-    _get("queues", Wanted(name=name), where, view)
+    _get("queues", Wanted(name=name), where, reading, view)
 
 
 @app.command(name=["pools", "pool"])
 def pools(
-    name: str | None = None, /, *, view: View = DEFAULT_VIEW, where: Where = DEFAULT_WHERE
+    name: str | None = None,
+    /,
+    *,
+    view: View = DEFAULT_VIEW,
+    where: Where = DEFAULT_WHERE,
+    reading: Reading = DEFAULT_READING,
 ) -> None:
     """List pools, and how many of their devices are free.
 
@@ -74,7 +85,7 @@ def pools(
     name
         Only the one of this name.
     """
-    _get("pools", Wanted(name=name), where, view)
+    _get("pools", Wanted(name=name), where, reading, view)
 
 
 @app.command(name=["nodes", "node"])
@@ -86,6 +97,7 @@ def nodes(
     accelerator: str | None = None,
     view: View = DEFAULT_VIEW,
     where: Where = DEFAULT_WHERE,
+    reading: Reading = DEFAULT_READING,
 ) -> None:
     """List nodes, and how many of their devices are free.
 
@@ -98,7 +110,7 @@ def nodes(
     accelerator
         Only those with this accelerator, or one of this group.
     """
-    _get("nodes", Wanted(name=name, pool=pool, accelerator=accelerator), where, view)
+    _get("nodes", Wanted(name=name, pool=pool, accelerator=accelerator), where, reading, view)
 
 
 @app.command(name=["devices", "device"])
@@ -110,6 +122,7 @@ def devices(
     state: str | None = None,
     view: View = DEFAULT_VIEW,
     where: Where = DEFAULT_WHERE,
+    reading: Reading = DEFAULT_READING,
 ) -> None:
     """List every device, and who holds it.
 
@@ -125,7 +138,7 @@ def devices(
         Only those in this state: free, held or lost.
     """
     wanted = Wanted(node=node, pool=pool, accelerator=accelerator, state=state)
-    _get("devices", wanted, where, view)
+    _get("devices", wanted, where, reading, view)
 
 
 @app.command(name=["pods", "pod"])
@@ -136,6 +149,7 @@ def pods(
     namespace: Namespace = None,
     view: View = DEFAULT_VIEW,
     where: Where = DEFAULT_WHERE,
+    reading: Reading = DEFAULT_READING,
 ) -> None:
     """List pods of a cluster that ask for devices or hold some.
 
@@ -146,4 +160,4 @@ def pods(
     namespace
         Only those of this namespace.
     """
-    _get("pods", Wanted(namespace=namespace, name=name), where, view)
+    _get("pods", Wanted(namespace=namespace, name=name), where, reading, view)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from shoal.cli.cluster import Access, look
 from shoal.cli.errors import CannotError, UsageError
 from shoal.cli.output import Column, Form, Listing, show_object
-from shoal.cli.where import Wanted, Where
+from shoal.cli.where import Reading, Wanted, Where
 from shoal.texts.language import Language
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ _FIELDS = {"nodes": {"name": "node"}, "devices": {"name": "device"}, "pods": {"n
 class ClusterPlatform:
     """See `Platform`."""
 
-    def __init__(self, where: Where) -> None:
-        self._access = Access(where.kubeconfig, where.context, where.catalog, where.policy)
+    def __init__(self, where: Where, reading: Reading) -> None:
+        self._access = Access(where.kubeconfig, where.context, reading.catalog, reading.policy)
         self._language = where.language
 
     def listing(self, kind: str, wanted: Wanted) -> Listing:

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from shoal.cli.cluster import Access, call, read_catalog
 from shoal.cli.errors import CannotError, UsageError
-from shoal.cli.where import DEFAULT_WHERE, Where, find
+from shoal.cli.where import DEFAULT_READING, DEFAULT_WHERE, Reading, Where, find
 
 if TYPE_CHECKING:
     from shoal.kubernetes.client import Client
@@ -18,6 +18,7 @@ def release(
     *,
     yes: Annotated[bool, Parameter(name="--yes", negative="")] = False,
     where: Where = DEFAULT_WHERE,
+    reading: Reading = DEFAULT_READING,
 ) -> None:
     """Give the cluster back: lift every gate, remove admission, manage no namespace any more.
 
@@ -29,7 +30,7 @@ def release(
     yes
         Needed for a cluster: every waiting pod goes at once.
     """
-    find(where).release(sure=yes)
+    find(where, reading).release(sure=yes)
 
 
 def release_cluster(access: Access, *, sure: bool) -> None:

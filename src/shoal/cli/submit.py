@@ -63,13 +63,13 @@ def submit(
 ) -> None:
     """Submit manifests as they are, or one workload in a line, all or none.
 
-    Kinds: Pod, Job, Deployment, ReplicaSet, StatefulSet, JobSet, PyTorchJob, RayJob and Notebook.
     In a line: shoal submit --queue vision --devices 2 --accelerators H100 --type training.
 
     Parameters
     ----------
     files
-        Files with manifests, several documents each if you like; - reads standard input.
+        Files with manifests (Pod, Job, Deployment, ReplicaSet, StatefulSet, JobSet, PyTorchJob,
+        RayJob, Notebook), several documents each if you like; - reads standard input.
     file
         The same, as kubectl takes it.
     queue

@@ -26,14 +26,9 @@ class Where:
     socket: Annotated[Path | None, Parameter(name="--socket")] = None
     """The socket of a running shoal up; otherwise SHOAL_SOCKET, or the one of this user."""
     kubeconfig: Annotated[Path | None, Parameter(name="--kubeconfig")] = None
-    """A cluster's kubeconfig; KUBECONFIG, the pod's own account or ~/.kube/config are used where
-    no shoal up runs."""
+    """A cluster's kubeconfig; otherwise KUBECONFIG, the pod's own account, ~/.kube/config."""
     context: Annotated[str | None, Parameter(name="--context")] = None
     """The context of the kubeconfig."""
-    catalog: Annotated[tuple[Path, ...], Parameter(name="--catalog", negative="")] = ()
-    """For a cluster: files or folders of your own that extend the catalogue."""
-    policy: Annotated[str, Parameter(name="--policy")] = "pack"
-    """For a cluster: the placement policy that its scheduler runs."""
     lang: Annotated[Literal["en", "zh"] | None, Parameter(name="--lang")] = None
     """The language of the answer; otherwise that of the environment (LC_ALL, LC_MESSAGES, LANG)."""
 
@@ -44,6 +39,20 @@ class Where:
 
 
 DEFAULT_WHERE = Where()
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Reading:
+    """How a cluster is read; a running shoal up knows it by itself."""
+
+    catalog: Annotated[tuple[Path, ...], Parameter(name="--catalog", negative="")] = ()
+    """For a cluster: files or folders of your own that extend the catalogue."""
+    policy: Annotated[str, Parameter(name="--policy")] = "pack"
+    """For a cluster: the placement policy that its scheduler runs."""
+
+
+DEFAULT_READING = Reading()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +97,7 @@ def environment_language() -> Language:
     return Language.ENGLISH
 
 
-def find(where: Where) -> Platform:
+def find(where: Where, reading: Reading) -> Platform:
     """The platform that is meant. Raises NoPlatformError."""
     if (path := _socket(where)) is not None:
         from shoal.cli.on_socket import SocketPlatform
@@ -96,7 +105,7 @@ def find(where: Where) -> Platform:
         return SocketPlatform(path, where.language)
     from shoal.cli.on_cluster import ClusterPlatform
 
-    return ClusterPlatform(where)
+    return ClusterPlatform(where, reading)
 
 
 def socket_of(where: Where, instead: str) -> Path:

@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from shoal.cli.output import DEFAULT_VIEW, WATCH_S, View, only_tables
-from shoal.cli.where import DEFAULT_WHERE, Where, find
+from shoal.cli.where import DEFAULT_READING, DEFAULT_WHERE, Reading, Where, find
 
 
 def why(
@@ -17,6 +17,7 @@ def why(
     namespace: Annotated[str | None, Parameter(name=["--namespace", "-n"])] = None,
     view: View = DEFAULT_VIEW,
     where: Where = DEFAULT_WHERE,
+    reading: Reading = DEFAULT_READING,
 ) -> None:
     """Say why something waits, where it is, or where it would start now.
 
@@ -28,7 +29,7 @@ def why(
         Its namespace; for a workload only needed where several have the name.
     """
     only_tables(view, "why")
-    platform = find(where)
+    platform = find(where, reading)
     before: list[str] = []
     while True:
         said = platform.why(name, namespace, view.output)
