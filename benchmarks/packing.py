@@ -40,7 +40,7 @@ from shoal.simulation.virtual import VirtualTime
 
 TABLE = ROOT / "benchmarks" / "packing.csv"
 ABLATION_TABLE = ROOT / "benchmarks" / "packing_ablations.csv"
-ABLATION_SEEDS = 2
+ABLATION_SEEDS = 1
 ARRIVED_PCT = 100
 MOVES_PCT = 2
 LEARNING_COSTS = 0.1
@@ -267,7 +267,7 @@ ABLATIONS: dict[str, Callable[[ExitStack], object]] = {
 
 @bench
 def packing_ablations() -> Iterator[Result]:
-    """What each part of the default policy buys on each workload, demand given, two seeds."""
+    """What each part of the default policy buys on each workload, demand given, one seed."""
     folder = data() / "openb"
     seeds = SEEDS[:ABLATION_SEEDS]
     table: dict[str, dict[str, float]] = {}
