@@ -1,5 +1,6 @@
 """The loop as it lives: 1,000 events a second at a steady state, written down, and followed."""
 
+import gc
 import resource
 import tempfile
 import time
@@ -111,6 +112,7 @@ def write(folder: Path, seconds: float, told: "Queue[str]") -> Lived:
         life.now_s = time.time()
         at_us = int(life.now_s * 1e6)
         writer.step(at_us, [life.arrival(at_us) for _ in range(500)])
+    gc.freeze()
     lived.waiting = sum(1 for entry in world.entries.values() if entry.group is not None)
     told.put("full")
     began_s = time.time()

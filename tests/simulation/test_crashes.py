@@ -17,8 +17,8 @@ from shoal.loop.replica import Replica, restored
 from shoal.simulation.platform import RECORDING
 from tests.simulation.crashing import CrashError, CrashingDisk, begin, hours, items
 
-BEGINNING = 5
-"""Operations in which a platform begins: it makes a segment and gives it its name."""
+BEGINNING = 13
+"""Operations in which a platform begins: it writes a snapshot in pieces and gives it its name."""
 
 
 @pytest.fixture(scope="module")

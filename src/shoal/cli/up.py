@@ -1,5 +1,6 @@
 """`shoal up`: a living platform in one process, on a simulated fleet."""
 
+import gc
 import os
 import re
 import signal
@@ -252,6 +253,8 @@ class _Live:
         with _opened(self._folder, self._what) as platform:
             platform.keep_to(_tree(catalog, written))
             doors = self._doors(platform)
+            # What is there now stays; to look at it again and again would hold up decisions.
+            gc.freeze()
             standing = Standing(doors, catalog, written, version("shoal"))
             writer = Thread(target=self._write, args=(platform,), name="shoal-writer")
             follower = Thread(target=self._follow, args=(doors,), name="shoal-follower")

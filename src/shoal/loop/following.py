@@ -119,7 +119,7 @@ class Follower:
             reach = "" if offset is None else f" that reaches back to offset {offset}"
             raise NotThereError(f"{folder} holds no recording{reach}.")
         (self.sequence, self.offset), path = segments[-1]
-        """The segment that is being read, and how many items were read or passed over."""
+        """The segment that is being read, and how many items are before the place in it."""
         self._from = self.offset if offset is None else offset
         self._segment = SegmentReader(path, passes_snapshot=offset is not None)
         self._ready: deque[Record] = deque()
@@ -155,11 +155,14 @@ class Follower:
             return self.offset > self._from
         if isinstance(record, SnapshotEnds):
             self._in_snapshot = False
-            if record.offset != self.offset:
+            if record.offset > self.offset:
                 raise RecordingError(
                     f"{self._folder}: segment {self.sequence} goes on at offset {record.offset},"
                     f" and what is before it ends at {self.offset}; something is missing."
                 )
+            # What was recorded while the snapshot was written stands behind it once more.
+            self._from = max(self._from, self.offset)
+            self.offset = record.offset
         return self._wants_snapshot
 
     def _after(self) -> tuple[int, Path] | None:

@@ -14,6 +14,10 @@ story anew, and a `SnapshotEnds`. Behind it each frame holds what one `sync` mad
 all of that is there or nothing. A segment gets its name when its snapshot is whole; so reading may
 begin at any segment, and older ones may go. One that ends within a frame is read up to there, which
 is what a crash leaves; a byte that changed anywhere before is an error.
+
+A snapshot of a large world is written in pieces, between cycles. What is recorded meanwhile is
+still written to the segment before, and again behind the snapshot: whoever reads on passes over the
+items that he has had.
 """
 
 import zlib
@@ -37,20 +41,19 @@ PREAMBLE = MAGIC + NUMBER.pack(VERSION)
 _LEVEL = 1
 """Of zlib: the fastest, which halves the time of the next one and loses a tenth of its effect."""
 
-_SNAPSHOT_FRAME_BYTES = 1 << 20
-
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
     """When a segment ends, and how many are kept.
 
     A segment ends when it holds `least_bytes` and `times_snapshot` times what its snapshot took
-    (before compression), so that snapshots are a fixed part of what is written. `segments` are
-    kept; beyond that the oldest go.
+    (before compression), so that snapshots are a fixed part of what is written. `piece_bytes` of a
+    snapshot are written between two cycles. `segments` are kept; beyond that the oldest go.
     """
 
     least_bytes: int = 16 << 20
     times_snapshot: int = 4
+    piece_bytes: int = 1 << 18
     segments: int = 64
 
 
@@ -127,6 +130,26 @@ class SegmentWriter:
         self._file.close()
 
 
+class _Begun:
+    """A segment whose snapshot is being written."""
+
+    def __init__(self, segment: SegmentWriter, records: Iterable[Record], piece_bytes: int) -> None:
+        self.segment = segment
+        self.snapshot_bytes = 0
+        self.items: list[bytes] = []
+        """What was recorded since the snapshot was taken."""
+        self._frames = _frames(records, piece_bytes)
+        self._next: list[bytes] | None = next(self._frames)
+
+    def is_whole(self) -> bool:
+        """Write the next piece of the snapshot, and return whether it was the last."""
+        if self._next is not None:
+            self.segment.frame(self._next)
+            self.snapshot_bytes += sum(map(len, self._next))
+            self._next = next(self._frames, None)
+        return self._next is None
+
+
 class FolderRecorder:
     """Writes a recording; the only one that does, which a lock on the folder sees to.
 
@@ -162,14 +185,21 @@ class FolderRecorder:
         """What the segment holds behind its snapshot, before compression."""
         self._snapshot_bytes = 0
         self._segment: SegmentWriter | None = None
+        self._begun: _Begun | None = None
         for left in folder.glob("*.part"):
             self._disk.remove(left)
-        self._begin_segment(since.at_us if since else 0, since.world if since else World())
+        begun = self._begin(since.at_us if since else 0, since.world if since else World())
+        while not begun.is_whole():
+            pass
+        self._finish(begun)
 
     def record(self, item: Item) -> None:
         """Keep an item; it is safe after the next `sync`."""
         self.offset += 1
-        self._buffer.append(encode(item))
+        encoded = encode(item)
+        self._buffer.append(encoded)
+        if self._begun is not None:
+            self._begun.items.append(encoded)
         self.story.apply(self.offset, item)
 
     def sync(self) -> None:
@@ -182,31 +212,42 @@ class FolderRecorder:
         self._segment.sync()
 
     def settle(self, at_us: int, world: World) -> None:
-        """Begin a new segment with a snapshot of `world` if it is time."""
+        """Begin a new segment with a snapshot of `world` if it is time, or go on with one."""
         enough = self._rotation.times_snapshot * self._snapshot_bytes
-        if self._written_bytes >= max(self._rotation.least_bytes, enough):
+        is_time = self._written_bytes >= max(self._rotation.least_bytes, enough)
+        if self._begun is None and is_time:
+            self._begun = self._begin(at_us, world)
+        if self._begun is not None and self._begun.is_whole():
             self.sync()
-            self._begin_segment(at_us, world)
+            self._finish(self._begun)
 
     def close(self) -> None:
         """Sync, close the files and give up the lock."""
         self.sync()
         if self._segment is not None:
             self._segment.close()
+        if self._begun is not None:
+            self._begun.segment.close()
         self._lock.close()
 
-    def _begin_segment(self, at_us: int, world: World) -> None:
+    def _begin(self, at_us: int, world: World) -> _Begun:
+        """Take a snapshot, to be written."""
         self._sequence += 1
         segment = SegmentWriter(self._disk, self._folder, self._sequence, self.offset)
-        self._snapshot_bytes = 0
-        for frame in _frames(self._snapshot(at_us, world)):
-            segment.frame(frame)
-            self._snapshot_bytes += sum(map(len, frame))
-        segment.publish()
+        records = list(self._snapshot(at_us, world))
+        return _Begun(segment, records, self._rotation.piece_bytes)
+
+    def _finish(self, begun: _Begun) -> None:
+        """Go over to a segment whose snapshot is written; all that is recorded has been synced."""
+        if begun.items:
+            begun.segment.frame(begun.items)
+        begun.segment.publish()
         if self._segment is not None:
             self._segment.close()
-        self._segment = segment
-        self._written_bytes = 0
+        self._segment = begun.segment
+        self._begun = None
+        self._snapshot_bytes = begun.snapshot_bytes
+        self._written_bytes = sum(map(len, begun.items))
         for _, path in segments_in(self._folder)[: -self._rotation.segments]:
             self._disk.remove(path)
 
@@ -232,15 +273,15 @@ def segments_in(folder: Path) -> list[tuple[tuple[int, int], Path]]:
     return sorted(found)
 
 
-def _frames(records: Iterable[Record]) -> Iterator[list[bytes]]:
-    """Yield encoded records in lists of about a frame's size."""
+def _frames(records: Iterable[Record], piece_bytes: int) -> Iterator[list[bytes]]:
+    """Yield encoded records in lists of about so many bytes; at least one list."""
     frame: list[bytes] = []
     size = 0
     for record in records:
         encoded = encode(record)
         frame.append(encoded)
         size += len(encoded)
-        if size >= _SNAPSHOT_FRAME_BYTES:
+        if size >= piece_bytes:
             yield frame
             frame, size = [], 0
     yield frame
