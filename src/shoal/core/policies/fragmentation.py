@@ -233,8 +233,8 @@ class NodeValues:
         if not memory_mib:
             return np.full(len(kind), compute_milli, dtype=np.int64)
         size = np.array([key[2] for key in ((0, 0, 0), *self._kinds)], dtype=np.int64)[kind]
-        of_memory = memory_mib * WHOLE_COMPUTE_MILLI // np.maximum(size, memory_mib)
-        return np.maximum(compute_milli, of_memory)
+        of_memory: IntArray = memory_mib * WHOLE_COMPUTE_MILLI // np.maximum(size, memory_mib)
+        return np.maximum(of_memory, compute_milli)
 
     def _value(self, rows: IndexArray) -> None:
         fleet = self._fleet
