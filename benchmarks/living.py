@@ -34,9 +34,6 @@ RATE = 1_000
 """Events a second."""
 
 SECONDS = 240
-BATCH = 64
-"""Events taken in between two cycles, at most: a cycle costs more than in proportion to them."""
-
 STARTS_AFTER_S = 0.1
 POLICY = Policy("best-fit")
 
@@ -119,7 +116,7 @@ def write(folder: Path, seconds: float, told: "Queue[str]") -> Lived:
     made = 0
     while made < seconds * RATE:
         life.now_s = time.time()
-        due = min(int((life.now_s - began_s) * RATE), made + BATCH)
+        due = int((life.now_s - began_s) * RATE)
         if due == made:
             time.sleep(1 / RATE)
             continue

@@ -75,6 +75,9 @@ class Loop:
         self._executor = executor
         self._recorder = recorder
         self._check = check
+        self._decided: list[Decision] = []
+        """Decisions that have become state and are not carried out yet."""
+        self._unsynced = False
 
     def feed(self, event: Event) -> None:
         """Record an event and apply it."""
@@ -85,13 +88,27 @@ class Loop:
 
     def turn(self, now_us: int, budget: int = DEFAULT_BUDGET) -> Cycle:
         """Run one cycle: its decisions become state, are synced, and are carried out, in order."""
+        came = self.decide(now_us, budget)
+        self.carry_out(now_us)
+        return came
+
+    def decide(self, now_us: int, budget: int = DEFAULT_BUDGET) -> Cycle:
+        """Run one cycle whose decisions become state; they wait for `carry_out`."""
         came = cycle(self.world, self._policy, now_us, self._seed, Budget(budget))
         if came.decisions or came.examined or self.world.waiting.fresh:
             for decision in came.decisions:
                 self.feed(Decided(now_us, decision))
             self.feed(Cycled(now_us, budget, came.complete, came.examined))
+            self._unsynced = True
+        self._decided += came.decisions
+        return came
+
+    def carry_out(self, now_us: int) -> None:
+        """Sync what was decided, and carry it out, in order."""
+        if self._unsynced:
             self._recorder.sync()
-        for decision in came.decisions:
+            self._unsynced = False
+        decided, self._decided = self._decided, []
+        for decision in decided:
             self._executor.carry_out(decision)
         self._recorder.settle(now_us, self.world)
-        return came

@@ -36,7 +36,9 @@ class LoopMetrics:
     decisions: Counter[str] = field(default_factory=Counter)
     """What was decided, by kind."""
     cycles: Histogram = field(default_factory=Histogram)
-    """How long a cycle took, with making its decisions safe and beginning to carry them out."""
+    """How long a cycle took, with making its decisions state."""
+    steps: Histogram = field(default_factory=Histogram)
+    """From taking in what happened to having begun to carry out what was decided about it."""
     answers: Histogram = field(default_factory=Histogram)
     """From somebody's asking to his answer."""
     lag_s: float = 0.0

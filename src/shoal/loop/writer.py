@@ -19,6 +19,10 @@ ASKS = 200
 """Questions answered in one step, so that those who ask do not keep the others waiting."""
 
 
+BATCH = 16
+"""Events between two cycles, at most: a cycle costs more than in proportion to what has changed."""
+
+
 class Outside(Protocol):
     """Where the work is."""
 
@@ -49,17 +53,25 @@ class Writer:
 
     def step(self, now_us: int, events: Iterable[ev.Event] = ()) -> list[Decision]:
         """Take in events and some of what is asked, decide, and return when all of it is safe."""
+        began_s = monotonic()
         oldest_us = now_us
+        decisions: list[Decision] = []
         fed = 0
         for event in events:
             oldest_us = min(oldest_us, event.at_us)
             self._feed(event)
             fed += 1
+            if fed % BATCH == 0:
+                decisions += self._decide(now_us)
         self.metrics.asking = len(self._inbox)
         tickets = self._inbox.take(ASKS)
         answers = [(ticket, self._answer(ticket.ask, now_us)) for ticket in tickets]
-        decisions = self._decide(now_us) if fed or tickets else []
+        if tickets or fed % BATCH:
+            decisions += self._decide(now_us)
         self._recorder.sync()
+        self._loop.carry_out(now_us)
+        if fed or tickets:
+            self.metrics.steps.add(monotonic() - began_s)
         self.metrics.offset = self._recorder.offset
         self.metrics.lag_s = (now_us - oldest_us) / 1e6
         self.metrics.most_lag_s = max(self.metrics.most_lag_s, self.metrics.lag_s)
@@ -79,7 +91,7 @@ class Writer:
         complete = not self._recorder.story.acts
         while not complete:
             began_s = monotonic()
-            came = self._loop.turn(now_us, budget)
+            came = self._loop.decide(now_us, budget)
             self.metrics.cycles.add(monotonic() - began_s)
             for decision in came.decisions:
                 self.metrics.decisions[type(decision).__name__] += 1
