@@ -6,6 +6,7 @@ import ssl
 import threading
 from collections.abc import AsyncIterator, Coroutine
 from datetime import timedelta
+from http import HTTPStatus
 from typing import Any, Self, TypeVar
 
 from aiohttp import web
@@ -29,7 +30,7 @@ from shoal.kubernetes.identity import find_identity
 from shoal.kubernetes.transport import Transport
 from tests.cluster.harness.api import ApiError, eventually
 from tests.cluster.harness.cluster import Cluster
-from tests.cluster.harness.objects import pod
+from tests.cluster.harness.objects import job, pod
 
 T = TypeVar("T")
 Body = dict[str, Any]
@@ -37,6 +38,12 @@ Body = dict[str, Any]
 ACCOUNTS = Accounts()
 ACCOUNT = "system:serviceaccount:shoal:shoal-scheduler"
 MANAGED, MANAGED_DRA = "team", "team-dra"
+SIGNS = "signs"
+DEBUGGER = {
+    "name": "debugger",
+    "image": "none",
+    "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}],
+}
 
 
 class Admission:
@@ -64,6 +71,7 @@ class Admission:
             MANAGED_DRA, {"shoal.dev/mode": "manage", "shoal.dev/channel": "dra"}
         )
         # The API server may still act on what a test before this one had installed.
+        self._place_signs()
         self.wait_until_nothing_acts()
         self.start()
         self.install()
@@ -151,25 +159,60 @@ class Admission:
 
     def wait_until_it_acts(self) -> None:
         """Wait until the API server gates, guards and calls the webhook."""
-        wanted = ["held", "refused", "held"]
+        wanted = ["held", "refused", "held", "refused", "refused"]
         eventually(lambda: self._signs() == wanted, 60, lambda: f"not all acts: {self._signs()}")
 
     def wait_until_nothing_acts(self) -> None:
         """Wait until the API server has forgotten what was removed."""
-        wanted = ["free"] * 3
+        wanted = ["free"] * 5
         eventually(lambda: self._signs() == wanted, 60, lambda: f"it still acts: {self._signs()}")
 
     def _signs(self) -> list[str]:
-        """What would become of a pod to be gated, a wrong one, and one on the DRA channel.
+        """What would become of a pod to be gated, a wrong one, and one on the DRA channel, of a
+        suspended Job that leaves its queue, and of a debug container that takes devices.
 
-        Dry runs show it; nothing is created.
+        Dry runs show it; nothing is created or changed. An API server begins to act on one policy
+        after the other, so each sort is tried.
         """
         marks = {"ALIYUN_COM_GPU_MEM_IDX": "0"}
         return [
             self._try(pod("try", 1, namespace=MANAGED), "schedulingGates"),
             self._try(pod("try", namespace=MANAGED, annotations=marks), "schedulingGates"),
             self._try(pod("try", 1, namespace=MANAGED_DRA), "resourceClaims"),
+            self._change(
+                f"/apis/batch/v1/namespaces/{SIGNS}/jobs/sign",
+                {"metadata": {"labels": {"shoal.dev/queue": None}}, "spec": {"suspend": False}},
+                "application/merge-patch+json",
+            ),
+            self._change(
+                f"/api/v1/namespaces/{SIGNS}/pods/sign/ephemeralcontainers",
+                {"spec": {"ephemeralContainers": [DEBUGGER]}},
+                "application/strategic-merge-patch+json",
+            ),
         ]
+
+    def _place_signs(self) -> None:
+        """Make what `_signs` would change, before anything is guarded."""
+        self.cluster.namespace(SIGNS, {"shoal.dev/mode": "manage"})
+        suspended = job("sign", 1, namespace=SIGNS, fields={"suspend": True})
+        suspended["metadata"]["labels"] = {"shoal.dev/queue": "default"}
+        eventually(lambda: self._made(suspended), 60, "the Job of the signs is refused")
+        eventually(lambda: self._made(pod("sign", namespace=SIGNS)), 60, "its pod is refused")
+
+    def _made(self, body: Body) -> bool:
+        try:
+            self.cluster.api.create(body)
+        except ApiError as error:
+            if error.code != HTTPStatus.CONFLICT:
+                return False
+        return True
+
+    def _change(self, path: str, body: Body, content_type: str) -> str:
+        try:
+            self.cluster.api.call("PATCH", f"{path}?dryRun=All", body, content_type)
+        except ApiError:
+            return "refused"
+        return "free"
 
     def _try(self, body: Body, mark: str) -> str:
         path = f"/api/v1/namespaces/{body['metadata']['namespace']}/pods?dryRun=All"

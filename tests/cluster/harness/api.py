@@ -328,9 +328,11 @@ class Client:
         """Ask for a pod's eviction. Raises ApiError: 429 if a budget forbids it, 409: other uid."""
         self.run(self._api.evict(name, namespace, uid))
 
-    def call(self, method: str, path: str, body: object = None) -> Object:
+    def call(
+        self, method: str, path: str, body: object = None, content_type: str = "application/json"
+    ) -> Object:
         """Any other call, by its path."""
-        return self.run(self._api.call(method, path, body))
+        return self.run(self._api.call(method, path, body, content_type))
 
     def wait(
         self,
