@@ -10,7 +10,7 @@ from aiohttp import web
 
 from shoal.kubernetes.admission.certificates import issue, server_context, use
 from shoal.kubernetes.release import release
-from tests.cluster.admission import MANAGED, MANAGED_DRA, Admission, serving
+from tests.cluster.admission import MANAGED, MANAGED_DRA, SIGNS, Admission, serving
 from tests.cluster.harness.api import ApiError, Client, eventually
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.harness.objects import job, pod, running
@@ -295,7 +295,7 @@ def test_release_gives_back_a_cluster_with_5000_gated_pods(cluster: Cluster) -> 
         admission.stop()
         done = admission.run(release(admission.client, admission.catalog))
         assert (done.pods, done.claims, done.left, done.claimless) == (5_010, 10, {}, {})
-        assert sorted(done.namespaces) == [MANAGED, MANAGED_DRA]
+        assert sorted(done.namespaces) == [SIGNS, MANAGED, MANAGED_DRA]
         assert done.objects == 17
         there = [*api.list(POD, MANAGED), *api.list(POD, MANAGED_DRA)]
         assert not any(gates(each) for each in there)
