@@ -33,7 +33,7 @@ LEVEL = 0.85
 ZONES = 16
 BUSY_ZONES = 5
 """Zones kept for work that asks for them by selector, and so much of it that it has to wait."""
-BUSY_LEVEL = 1.02
+BUSY_LEVEL = 1.05
 GANG = 512
 TOLERANT = (Toleration("kept", TolerationOperator.EXISTS),)
 ONE_DEVICE = Request(devices=DeviceRequest(1), tolerations=TOLERANT)
