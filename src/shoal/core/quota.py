@@ -5,7 +5,7 @@ charged and held against every rule; where it breaks one, the search goes on wit
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from shoal.core.board import Board
@@ -61,7 +61,7 @@ def start_within_quota(
 def _barred(world: World, queue: str, group: Group) -> dict[str, OverQuota]:
     """Return the accelerators of which not even the smallest pod could have its part."""
     barred = {}
-    for accelerator in _all_accelerators(world):
+    for accelerator in world.fleet.accelerators():
         least = [
             _least_units(shape.request.devices)
             for shape in group.shapes
@@ -73,10 +73,12 @@ def _barred(world: World, queue: str, group: Group) -> dict[str, OverQuota]:
     return barred
 
 
-def _without(world: World, shape: Shape, barred: Iterable[str]) -> Shape | None:
+def _without(world: World, shape: Shape, barred: Collection[str]) -> Shape | None:
     """Return a shape that asks for none of these accelerators, None where none is left to ask."""
+    if not barred:
+        return shape
     devices = shape.request.devices
-    wanted = [name for name in _all_accelerators(world) if _wants(devices, name)]
+    wanted = [name for name in world.fleet.accelerators() if _wants(devices, name)]
     left = tuple(name for name in wanted if name not in barred)
     if len(left) == len(wanted):
         return shape
@@ -129,10 +131,6 @@ def _over(tenants: Tenants, entry: Entry, over: OverQuota) -> Refusal:
     verdict = Verdict(Stage.QUOTA, (), 0, pods, (wake,), over)
     blocked_at = "" if unknown else _blocked_at(tenants, entry.workload.queue, (over,))
     return Refusal(verdict, None, blocked_at)
-
-
-def _all_accelerators(world: World) -> list[str]:
-    return world.fleet.accelerators()
 
 
 def _wants(devices: DeviceRequest, accelerator: str) -> bool:

@@ -127,7 +127,6 @@ class Scheduler:
         self._deadlines = Deadlines(self.source, options.deadlines)
         self._told_holds: dict[str, Hold] = {}
         self._freed: deque[float] = deque(maxlen=LATENCIES)
-        self._budget = options.budget
         self._tick_at_s = 0.0
         self._heard_s: float | None = None
         """When the first change came that has not been taken in."""
@@ -205,7 +204,7 @@ class Scheduler:
 
     def _decide(self, at_us: int) -> bool:
         began_s = time.perf_counter()
-        came = self.loop.turn(at_us, self._budget)
+        came = self.loop.turn(at_us, self.options.budget)
         took_s = time.perf_counter() - began_s
         self.counts.cycles += 1
         self.counts.cycle_s += took_s
@@ -214,9 +213,6 @@ class Scheduler:
             self.counts.decisions[type(decision).__name__] += 1
             if not isinstance(decision, Wait):
                 _log.debug("decided", key=decision.key)
-        # A gang that is larger than the budget needs one that is larger than it.
-        stuck = not came.complete and not came.decisions
-        self._budget = self._budget * 4 if stuck else self.options.budget
         self._undecided = not came.complete or bool(came.decisions)
         return self._undecided
 
