@@ -63,51 +63,55 @@ def line_length(name: str, source: str) -> list[str]:
     ]
 
 
+def _lines_with(pattern: re.Pattern[str], name: str, text: str, complaint: str) -> list[str]:
+    """The complaint about every line in which the pattern is found; `{}` stands for the finding."""
+    return [
+        f"{name}:{number}: {complaint.format(found[0].strip())}"
+        for number, line in enumerate(text.splitlines(), 1)
+        if (found := pattern.search(line))
+    ]
+
+
 def finished(name: str, content: str) -> list[str]:
     """Nothing is left for later in the text: an issue is the place for that."""
-    return [
-        f"{name}:{number}: '{found[0]}' marks unfinished work; finish it or take it to an issue"
-        for number, line in enumerate(content.splitlines(), 1)
-        if (found := _UNFINISHED.search(line))
-    ]
+    return _lines_with(
+        _UNFINISHED, name, content, "'{}' marks unfinished work; finish it or take it to an issue"
+    )
 
 
 def machine_path(name: str, content: str) -> list[str]:
     """No text names a folder that exists on one machine only."""
-    return [
-        f"{name}:{number}: '{found[0]}...' is a path of one machine; find it from the repository "
-        "or from an environment variable"
-        for number, line in enumerate(content.splitlines(), 1)
-        if (found := _MACHINE_PATH.search(line))
-    ]
+    return _lines_with(
+        _MACHINE_PATH,
+        name,
+        content,
+        (
+            "'{}...' is a path of one machine; find it from the repository or from an environment "
+            "variable"
+        ),
+    )
 
 
 def registry_host(name: str, content: str) -> list[str]:
     """No text names the host of a package registry: whoever installs chooses a mirror."""
-    return [
-        f"{name}:{number}: '{found[0]}' is a registry's host; leave the choice to the installer"
-        for number, line in enumerate(content.splitlines(), 1)
-        if (found := _REGISTRY.search(line))
-    ]
+    return _lines_with(
+        _REGISTRY, name, content, ("'{}' is a registry's host; leave the choice to the installer")
+    )
 
 
 def ignored_with_reason(name: str, source: str) -> list[str]:
     """Whoever silences a checker says which of its rules."""
-    return [
-        f"{name}:{number}: '{found[0].strip()}' silences everything; name the rule, as in "
-        "'type: ignore[arg-type]'"
-        for number, line in enumerate(source.splitlines(), 1)
-        if (found := _BARE_IGNORE.search(line))
-    ]
+    return _lines_with(
+        _BARE_IGNORE,
+        name,
+        source,
+        ("'{}' silences everything; name the rule, as in 'type: ignore[arg-type]'"),
+    )
 
 
 def markdown_docstrings(name: str, source: str) -> list[str]:
     """Docstrings are Markdown, which is what the reference shows."""
-    return [
-        f"{name}:{number}: '{found[0]}' is not Markdown; write the name in backticks"
-        for number, line in enumerate(source.splitlines(), 1)
-        if (found := _ROLE.search(line))
-    ]
+    return _lines_with(_ROLE, name, source, ("'{}' is not Markdown; write the name in backticks"))
 
 
 def links(name: str, content: str, known: frozenset[str]) -> list[str]:
