@@ -38,6 +38,16 @@ class EvictionBounds:
     checkpoint_interval_us: int | None = None
 
 
+class Order(StrEnum):
+    """In which order the work of a queue has its turn."""
+
+    FIFO = "fifo"
+    PRIORITY = "priority"
+    FAIR = "fair"
+    SHORTEST = "shortest"
+    LEAST_ATTAINED_SERVICE = "least-attained-service"
+
+
 class Period(StrEnum):
     """The calendar period of a budget."""
 
@@ -59,11 +69,17 @@ class WhenSpent(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What the work of a queue may use in a period, in device hours."""
+    """What the work of a queue may use in a period, in device hours or in money.
+
+    One of `device_hours` and `money_micro` (millionths of the price book's currency) is written.
+    The period's limits are those of the calendar in `time_zone` (an IANA name).
+    """
 
     period: Period
-    device_hours: int
+    device_hours: int | None
     when_spent: WhenSpent
+    money_micro: int | None = None
+    time_zone: str = "UTC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +87,18 @@ class Queue:
     """One node of the tenant tree, as it is written.
 
     `parent` is empty for the root. `guarantee` is what the queue always gets back (None: what its
-    children are guaranteed together, for a leaf nothing), `limit` what it never exceeds. `types`
-    are those of its parent where they are not written.
+    children are guaranteed together, for a leaf nothing), `limit` what it never exceeds. `borrow`
+    is the most that it holds beyond its guarantee, `lend` the most of its guarantee that others may
+    hold (both: what is not written is not bounded). `placeable` says how many devices of an
+    accelerator, of those guaranteed, lie on one node. `types` are those of its parent where they
+    are not written. A `minimum_run_us`, checkpoint interval or `grace_max_us` that is not written
+    is that of its parent.
+
+    Work that has waited longer than `starvation_after_us` gets the next reservation. Waiting for
+    `aging_us` moves work ahead in the order like one point of priority. `maximum_wait_us`: work of
+    a type that waits longer is ended. `shrink_after_us` and `usage_half_life_us` count as they are
+    written at the root: when capacity that vanished makes guarantees smaller, and how fast past use
+    is forgotten in the order between queues (None: it does not count).
     """
 
     name: str
@@ -87,6 +113,16 @@ class Queue:
     eviction: EvictionBounds = EvictionBounds()
     budget: Budget | None = None
     maximum_run_us: tuple[tuple[WorkloadType, int], ...] = ()
+    maximum_wait_us: tuple[tuple[WorkloadType, int], ...] = ()
+    borrow: Quota = ()
+    lend: Quota = ()
+    placeable: Quota = ()
+    order: Order = Order.PRIORITY
+    aging_us: int | None = None
+    starvation_after_us: int = 86_400_000_000
+    grace_max_us: int | None = None
+    shrink_after_us: int = 300_000_000
+    usage_half_life_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,20 @@ class WorkloadType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PodSet:
-    """`count` equal pods of a workload."""
+    """`count` equal pods of a workload.
+
+    `minimum` of them have to run; the others run while there is room. None: all have to.
+    """
 
     name: str
     count: int
     request: Request
+    minimum: int | None = None
+
+    @property
+    def needed(self) -> int:
+        """How many of its pods have to run."""
+        return self.count if self.minimum is None else min(self.count, self.minimum)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +38,10 @@ class Workload:
     """One unit of admission. Its pods, over all pod sets in order, are numbered from 0.
 
     `uid` is unique for ever. `created_us` is the control plane's time of creation, in microseconds
-    since the epoch; work of equal priority in a queue is served in its order.
+    since the epoch; work of equal priority in a queue is served in its order. `user` is who asked
+    for it. `run_us` is how long it runs at most, as its owner declared. `grace_us` is what its pods
+    take to stop, at most, when asked to. Work that is not `recreated` ends when it is evicted,
+    because nobody makes its pods again; so it is never evicted.
     """
 
     uid: str
@@ -40,6 +52,10 @@ class Workload:
     created_us: int = 0
     name: str = ""
     namespace: str = ""
+    user: str = ""
+    run_us: int | None = None
+    grace_us: int = 0
+    recreated: bool = True
 
 
 @dataclass(frozen=True, slots=True)
