@@ -291,6 +291,8 @@ async def test_a_quota_and_a_disruption_budget_refuse_by_their_own_errors(
         task = asyncio.ensure_future(quotas.run())
         await until(lambda: any(each.status.used == {"pods": "0"} for each in store.values()))
         task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
         pod = await client.create(PODS, _gated("a", labels={"app": "a"}), team)
         with pytest.raises(QuotaExceededError) as caught:
             await client.create(PODS, _gated("b"), team)

@@ -8,7 +8,10 @@ earlier try may have arrived. There is no way to send a PUT.
 """
 
 import asyncio
+import contextlib
+import socket
 import time
+import weakref
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -43,6 +46,8 @@ _METHOD: Final[dict[Verb, str]] = {
 _WRITES: Final = frozenset({"POST", "PATCH", "DELETE"})
 _COME_BACK_CODES: Final = frozenset({429, 502, 503, 504})
 _READ_BUFFER_BYTES: Final = 1 << 18
+_FAREWELL_S: Final = 5.0
+"""How long closing waits for connections to end that have been shut down."""
 
 _status = msgspec.json.Decoder(Status)
 
@@ -117,13 +122,16 @@ class Transport:
         self._slots = asyncio.Semaphore(limits.concurrency)
         self._reading = asyncio.Lock()
         self._session: aiohttp.ClientSession | None = None
+        self._sockets = _Sockets()
         self._credentials: Credentials | None = None
         self._renew_at_s: float | None = None
 
     async def __aenter__(self) -> Self:
         """Open the session."""
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60.0),
+            connector=aiohttp.TCPConnector(
+                limit=0, keepalive_timeout=60.0, socket_factory=self._sockets.open
+            ),
             read_bufsize=_READ_BUFFER_BYTES,
             auto_decompress=True,
             headers={
@@ -136,10 +144,11 @@ class Transport:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close the session and its connections."""
+        """Close the session and its connections; none is open afterwards."""
         if self._session is not None:
             await self._session.close()
             self._session = None
+            await self._sockets.close()
 
     async def namespace(self) -> str:
         """The namespace of the context, or of the pod. Raises IdentityError."""
@@ -258,6 +267,35 @@ class Transport:
                     None if fresh.lifetime_s is None else self._monotonic_s() + fresh.lifetime_s
                 )
             return self._credentials
+
+
+class _Sockets:
+    """The sockets of a session, among them those that the session itself has lost sight of.
+
+    A call that is cancelled leaves its connection to asyncio, which takes its time: it waits up to
+    30 s for a peer's goodbye, and goes on opening a connection whose call was cancelled just
+    before TLS began. A loop that ends meanwhile would leave them open.
+    """
+
+    def __init__(self) -> None:
+        self._known: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+
+    def open(self, address: aiohttp.AddrInfoType) -> socket.socket:
+        """A new socket for an address; what aiohttp calls a socket factory."""
+        family, kind, protocol, _, _ = address
+        opened = socket.socket(family, kind, protocol)
+        self._known.add(opened)
+        return opened
+
+    async def close(self) -> None:
+        """Shut down what is open, and wait until whoever owns it has seen that and closed it."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FAREWELL_S):
+                while still := [each for each in self._known if each.fileno() >= 0]:
+                    for each in still:
+                        with contextlib.suppress(OSError):
+                            each.shutdown(socket.SHUT_RDWR)
+                    await asyncio.sleep(0.001)
 
 
 def _is_worth_repeating(call: Call, error: StatusError) -> bool:

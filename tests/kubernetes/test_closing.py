@@ -1,0 +1,156 @@
+"""A transport that is closed leaves no connection behind, at whatever moment its calls ended."""
+
+import asyncio
+import contextlib
+import gc
+import socket
+import ssl
+import threading
+import warnings
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pytest
+
+from shoal.kubernetes.admission.certificates import Pair, issue, server_context, use
+from shoal.kubernetes.identity import Credentials
+from shoal.kubernetes.transport import Call, Transport
+
+HEADERS = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+class Deaf:
+    """A server on TLS that says `says` to every request, and then never reads or closes again.
+
+    A server that is busy, or that a network has cut off, does as little when a client says goodbye.
+    """
+
+    def __init__(self, context: ssl.SSLContext, says: bytes) -> None:
+        self._context, self._says = context, says
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.port: int = self._listener.getsockname()[1]
+        self._open: list[socket.socket] = []
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self._open.append(connection)
+            with contextlib.suppress(OSError):
+                self._speak(connection)
+
+    def _speak(self, connection: socket.socket) -> None:
+        connection.settimeout(10)
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = self._context.wrap_bio(incoming, outgoing, server_side=True)
+        steps: list[Callable[[], object]] = [
+            tls.do_handshake,
+            lambda: tls.read(65536),
+            lambda: tls.write(self._says),
+        ]
+        while steps:
+            try:
+                steps[0]()
+                steps.pop(0)
+            except ssl.SSLWantReadError:
+                connection.sendall(outgoing.read())
+                heard = connection.recv(65536)
+                if not heard:
+                    return
+                incoming.write(heard)
+        connection.sendall(outgoing.read())
+
+    def close(self) -> None:
+        """Stop to listen, and let go of all connections."""
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        for each in (self._listener, *self._open):
+            each.close()
+
+
+Work = Callable[[Transport, asyncio.Event], Coroutine[object, object, None]]
+
+
+@dataclass(frozen=True)
+class Here:
+    """An identity for a server on this machine."""
+
+    port: int
+    tls: ssl.SSLContext
+
+    async def credentials(self) -> Credentials:
+        return Credentials(server=f"https://127.0.0.1:{self.port}", tls=self.tls)
+
+
+@pytest.fixture(scope="module")
+def pair() -> tuple[Pair, bytes]:
+    return issue(["127.0.0.1"], datetime.now(UTC))
+
+
+@contextmanager
+def deaf(pair: tuple[Pair, bytes], says: bytes) -> Iterator[Here]:
+    served, authority = pair
+    context = server_context()
+    use(context, served)
+    server = Deaf(context, says)
+    try:
+        yield Here(server.port, ssl.create_default_context(cadata=authority.decode()))
+    finally:
+        server.close()
+
+
+async def watch(transport: Transport, seen: asyncio.Event) -> None:
+    call = Call("WATCH", "/api/v1/pods", "pods")
+    async with transport.stream(call, 60.0) as pieces:
+        async for _ in pieces:
+            seen.set()
+            await asyncio.Event().wait()
+
+
+async def ask(transport: Transport, _seen: asyncio.Event) -> None:
+    await transport.call(Call("GET", "/api/v1/pods", "pods"))
+
+
+def left_open(identity: Here, steps: int | None, work: Work) -> list[str]:
+    """What complains of being left open when a loop ends right after its transport.
+
+    The call is cancelled after `steps` rounds of the loop, or (None) in the middle of its answer.
+    """
+
+    async def main() -> None:
+        async with Transport(identity) as transport:
+            seen = asyncio.Event()
+            task = asyncio.ensure_future(work(transport, seen))
+            if steps is None:
+                await seen.wait()
+            else:
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    gc.collect()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        asyncio.run(main())
+        gc.collect()
+    return [str(each.message) for each in caught if each.category is ResourceWarning]
+
+
+def test_a_watch_that_is_cancelled(pair: tuple[Pair, bytes]) -> None:
+    with deaf(pair, HEADERS + b"3\r\n{}\n\r\n") as identity:
+        assert left_open(identity, None, watch) == []
+
+
+@pytest.mark.parametrize("work", [watch, ask])
+def test_a_call_that_is_cancelled_at_any_moment(pair: tuple[Pair, bytes], work: Work) -> None:
+    with deaf(pair, b"") as identity:
+        for steps in range(24):
+            assert left_open(identity, steps, work) == [], steps
