@@ -3,12 +3,21 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from shoal.model.selector import Selector
 from shoal.model.workload import WorkloadType
 
+UNITS: Final = "units"
+"""The word of a quota that counts all accelerators together, by their exchange rates."""
+
 Quota = tuple[tuple[str, int], ...]
-"""Devices by accelerator or group of accelerators, as written; no two of them overlap."""
+"""Devices by accelerator or group of accelerators; no two of them overlap.
+
+People write names and groups (`H100`, `H100|H200`). The core counts what `objects.tree.resolved`
+makes of it: the accelerators of an entry joined by `|`, or `UNITS`. Then the number is of devices
+of the reference accelerator, every accelerator counts, and the entry stands alone.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +68,10 @@ class Period(StrEnum):
 
 
 class WhenSpent(StrEnum):
-    """What happens when a budget is spent, from the mildest to the hardest."""
+    """What happens when a budget is spent, from the mildest to the hardest.
+
+    Each includes the milder ones: who may not borrow any more has a lower weight, and was warned.
+    """
 
     WARN = "warn"
     LOWER_WEIGHT = "lower-weight"
@@ -71,8 +83,9 @@ class WhenSpent(StrEnum):
 class Budget:
     """What the work of a queue may use in a period, in device hours or in money.
 
-    One of `device_hours` and `money_micro` (millionths of the price book's currency) is written.
-    The period's limits are those of the calendar in `time_zone` (an IANA name).
+    One of `device_hours` and `money_micro` (millionths of `QueueTree.currency`) is written; money
+    counts at `QueueTree.prices_micro`. It covers the work of the queue and of all below it. Periods
+    begin and end at midnight in `time_zone` (an IANA name), weeks on Monday.
     """
 
     period: Period
@@ -89,10 +102,15 @@ class Queue:
     `parent` is empty for the root. `guarantee` is what the queue always gets back (None: what its
     children are guaranteed together, for a leaf nothing), `limit` what it never exceeds. `borrow`
     is the most that it holds beyond its guarantee, `lend` the most of its guarantee that others may
-    hold (both: what is not written is not bounded). `placeable` says how many devices of an
-    accelerator, of those guaranteed, lie on one node. `types` are those of its parent where they
-    are not written. A `minimum_run_us`, checkpoint interval or `grace_max_us` that is not written
-    is that of its parent.
+    hold (both: what is not written is not bounded; an entry of the guarantee is inside one of these
+    or has nothing in common with it). `placeable` says how many devices of an accelerator, of those
+    guaranteed under the same word, lie on one node. `types` and `priorities` are those of its
+    parent where they are not written. A `minimum_run_us`, checkpoint interval or `grace_max_us`
+    that is not written is that of its parent. Of maximum run and waiting times on the path to the
+    root the shortest counts.
+
+    A queue that is `closing` is no longer written: what runs in it goes on and is charged to it,
+    nothing new starts in it, and it goes when it holds nothing.
 
     Work that has waited longer than `starvation_after_us` gets the next reservation. Waiting for
     `aging_us` moves work ahead in the order like one point of priority. `maximum_wait_us`: work of
@@ -123,16 +141,25 @@ class Queue:
     grace_max_us: int | None = None
     shrink_after_us: int = 300_000_000
     usage_half_life_us: int | None = None
+    closing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class QueueTree:
     """All queues, which form one tree; parents stand before their children.
 
-    The empty tree is that of a place where nobody wrote queues.
+    The empty tree is that of a place where nobody wrote queues. `rates` are exchange rates by
+    accelerator, in thousandths of the reference accelerator; they are known where a quota counts in
+    units, and an accelerator that is not among them counts 1,000. `prices_micro` are prices by
+    accelerator, in millionths of `currency` for a whole device and hour; they are known where a
+    budget is money, and work on an accelerator that is not among them costs nothing. Both are those
+    of one day.
     """
 
     queues: tuple[Queue, ...] = ()
+    rates: tuple[tuple[str, int], ...] = ()
+    prices_micro: tuple[tuple[str, int], ...] = ()
+    currency: str = ""
     _by_name: Mapping[str, Queue] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
