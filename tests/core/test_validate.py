@@ -56,7 +56,9 @@ def corrupt(array: str) -> Callable[[World], None]:
         ),
         pytest.param(lambda w: w.fleet.journal.checkpoint(), id="speculation"),
         pytest.param(lambda w: w.entries["runs"].held.clear(), id="holds nothing, does not wait"),
-        pytest.param(lambda w: w.entries["runs"].started.add(9), id="a pod that holds nothing"),
+        pytest.param(
+            lambda w: w.entries["runs"].started.setdefault(9, 0), id="a pod that holds nothing"
+        ),
         pytest.param(lambda w: w.failed.update({"runs": None}), id="a failure not on the list"),
         pytest.param(lambda w: w.waiting.groups.clear(), id="groups lost"),
         pytest.param(
@@ -83,7 +85,7 @@ def test_a_gang_planned_in_part_is_found() -> None:
     with pytest.raises(InvariantError, match="for 1 devices"):
         check_gang(world.fleet, entry)
     del entry.held[1]
-    with pytest.raises(InvariantError, match="1 of 2 pods planned"):
+    with pytest.raises(InvariantError, match=r"pods \[1\] are not planned"):
         check_gang(world.fleet, entry)
 
 

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from shoal.core.decisions import Retract, Start
+from shoal.core.decisions import Retract, Start, Wait
 from shoal.core.world import World
 from shoal.loop.doors import Doors
 from shoal.loop.story import Noted, Story
@@ -216,10 +216,13 @@ def _decision(noted: Noted, language: Language) -> Text:
             return Text.assemble(
                 ("retract  ", "red"), f"{decision.workload}  {decision.node} did not start it"
             )
-        case _:
+        case Wait():
             more = f" and {noted.workloads - 1} more" if noted.workloads > 1 else ""
             why = reason_label(decision.reason, language)
             return Text.assemble(("wait     ", "yellow"), f"{decision.workloads[0]}{more}  {why}")
+        case _:
+            kind = f"{type(decision).__name__.lower():<9}"
+            return Text.assemble((kind, "red"), reason_label(decision.reason, language))
 
 
 def clock(at_us: int, *, seconds_only: bool = False) -> str:

@@ -75,7 +75,7 @@ class _Run:
             for pod, placement in entry.held.items():
                 row = world.fleet.give_back(entry.request_of(pod), placement)
                 self._fresh[row] = None
-                world.charge(entry, entry.charges[pod], -1)
+                world.charge(entry, pod, entry.charges[pod], -1)
             self.decisions.append(Retract(f"retract/{uid}/{entry.attempt}", uid, entry.failed_on))
             self.complete = False
 

@@ -43,4 +43,59 @@ class Wait:
         return self.verdict.cause[1]
 
 
-Decision = Start | Retract | Wait
+@dataclass(frozen=True, slots=True)
+class Reserve:
+    """Keep these places for a workload that waits, until it starts there or gives them up.
+
+    `at_us` is when they are free, as far as declared ends tell; work that ends before may use them
+    meanwhile. None: nobody else may, because they are being freed for it (`evicted` names whom it
+    takes them from), or because nobody knows when.
+    """
+
+    key: str
+    workload: str
+    placements: tuple[Placement, ...]
+    at_us: int | None
+    evicted: tuple[str, ...]
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Keep no places for a workload any longer; it waits like others."""
+
+    key: str
+    workload: str
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """End pods of a running workload on purpose: all of them, or those above its minimum.
+
+    `for_` are the workloads that start where they were. `lost_device_us` is the work that is lost,
+    in device microseconds. `exact`: no choice of victims would have lost less. Its pods are given
+    `grace_us` to stop.
+    """
+
+    key: str
+    workload: str
+    pods: tuple[int, ...]
+    for_: tuple[str, ...]
+    lost_device_us: int
+    exact: bool
+    grace_us: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Freeze:
+    """Evict nobody until a person resumes: the world looks wrong."""
+
+    key: str
+    evictions: int
+    most: int
+    reason: Reason
+
+
+Decision = Start | Retract | Reserve | GiveUp | Evict | Freeze | Wait

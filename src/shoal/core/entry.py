@@ -2,6 +2,7 @@
 
 from enum import Enum
 
+from shoal.core.reservation import Reservation
 from shoal.core.tenants import Charge
 from shoal.core.waiting import Group
 from shoal.model.request import Request
@@ -22,42 +23,71 @@ class Entry:
     __slots__ = (
         "attempt",
         "charges",
+        "checkpoint_us",
+        "evicting",
+        "evictions_us",
         "failed_on",
         "group",
         "held",
         "refused",
+        "reserved",
         "started",
+        "waits_since_us",
         "workload",
     )
 
-    def __init__(self, workload: Workload) -> None:
+    def __init__(self, workload: Workload, waits_since_us: int) -> None:
         self.workload = workload
+        self.waits_since_us = waits_since_us
+        """When it came, or was last taken from what it held."""
         self.attempt = 0
         """Starts decided so far."""
         self.held: dict[int, Placement] = {}
         """Where each pod is that runs or is planned, by its number."""
         self.charges: dict[int, tuple[Charge, ...]] = {}
         """What each of these pods is charged."""
-        self.started: set[int] = set()
-        """Pods known to run; each of them holds something."""
+        self.started: dict[int, int] = {}
+        """Since when each of the pods runs that are known to; each of them holds something."""
+        self.checkpoint_us: int | None = None
+        """Up to when its work is safe, as it says itself."""
+        self.evicting: dict[int, bool] = {}
+        """Pods that are being evicted, and whether they are charged no longer: that is so as long
+        as places are kept for whoever they were evicted for."""
+        self.evictions_us: tuple[int, ...] = ()
+        """When it was evicted by the bounds of preemption, within the last day."""
         self.failed_on: str | None = None
         """The node where a pod did not start as planned; the next cycle retracts the start."""
         self.refused: frozenset[str] = frozenset()
         """Nodes where a start failed, until they change; it is not planned there again."""
         self.group: Group | None = None
-        """The group in which it waits, if it does."""
+        """The group in which it waits, if it does and has no places reserved."""
+        self.reserved: Reservation | None = None
+        """The places that are kept for it while it waits, if any are."""
 
     @property
     def state(self) -> State:
         """Where it stands."""
-        if self.group is not None:
+        if self.group is not None or self.reserved is not None:
             return State.WAITING
         return State.RUNNING if len(self.started) == len(self.held) else State.STARTING
 
     def request_of(self, pod: int) -> Request:
         """Return what the pod with this number asks for."""
-        for pod_set in self.workload.pod_sets:
+        return self.workload.pod_sets[self._place_of(pod)[0]].request
+
+    def spared(self, pod: int) -> bool:
+        """Return whether the workload can do without the pod with this number."""
+        number, index = self._place_of(pod)
+        return index >= self.workload.pod_sets[number].needed
+
+    def rests(self, pod: int) -> bool:
+        """Return whether a pod is not charged, because it makes room for somebody who is."""
+        return self.evicting.get(pod, False)
+
+    def _place_of(self, pod: int) -> tuple[int, int]:
+        """Return the number of a pod's pod set, and the pod's number there."""
+        for number, pod_set in enumerate(self.workload.pod_sets):
             if pod < pod_set.count:
-                return pod_set.request
+                return number, pod
             pod -= pod_set.count
         raise IndexError(f"workload {self.workload.uid} has no such pod")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from shoal.core.decisions import Decision
 from shoal.core.demand import Learned, Prices
+from shoal.core.reservation import Reservation
 from shoal.core.tenants import Charge
 from shoal.model.node import Node
 from shoal.model.queue import QueueTree
@@ -92,11 +93,15 @@ class WorkloadSubmitted:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadAdopted:
-    """A workload was found running, placed by whomever; it is taken as it is."""
+    """A workload was found running, placed by whomever; it is taken as it is.
+
+    `since_us` is how long it has run, None where nobody knows.
+    """
 
     at_us: int
     workload: Workload
     placements: tuple[Placement, ...]
+    since_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +124,10 @@ class PodStarted:
 
 @dataclass(frozen=True, slots=True)
 class PodEnded:
-    """A pod is gone and what it held is free; with its last pod a workload ends."""
+    """A pod is gone and what it held is free; with its last pod a workload ends.
+
+    One that was evicted whole does not end but waits again.
+    """
 
     at_us: int
     uid: str
@@ -146,6 +154,53 @@ class StartFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class EvictionBlocked:
+    """The eviction of a pod was refused, because of the disruption budgets that cover it."""
+
+    at_us: int
+    uid: str
+    attempt: int
+    pod: int
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionsResumed:
+    """A person looked at why evictions were frozen, and lets them go on."""
+
+    at_us: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class DisruptionBudgetSet:
+    """Of the pods of these workloads, `allowed` may be evicted now; None: the budget is gone."""
+
+    at_us: int
+    name: str
+    allowed: int | None
+    workloads: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointReported:
+    """A running workload says that its work up to `taken_us` is safe."""
+
+    at_us: int
+    uid: str
+    taken_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodBegan:
+    """The budget of a queue counts from `begin_us` to `end_us`, by its own calendar."""
+
+    at_us: int
+    queue: str
+    begin_us: int
+    end_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class Decided:
     """A decision was taken; from here on it is part of the state."""
 
@@ -159,11 +214,15 @@ class Examined:
 
     `missing_pods` is how many pods of its gang found no place, so far as that is known (else 1);
     None where more room would not help. `blocked_at` is a queue whose quota stands in the way.
+    `hungry`: others may come to have to make room for it. `again_us` is when time alone may change
+    the answer.
     """
 
     uid: str
     missing_pods: int | None
     blocked_at: str = ""
+    hungry: bool = False
+    again_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +240,7 @@ class WorkloadRestored:
     """A workload as a snapshot remembers it.
 
     `charges` are those of the pods of `placements`; none where the devices say what they are.
+    `since_us` says since when each of the pods in `started` runs; none where it is not known.
     """
 
     at_us: int
@@ -191,6 +251,27 @@ class WorkloadRestored:
     failed_on: str | None
     refused: tuple[str, ...]
     charges: tuple[tuple[Charge, ...], ...] = ()
+    since_us: tuple[int, ...] = ()
+    waits_since_us: int | None = None
+    checkpoint_us: int | None = None
+    evicting: tuple[int, ...] = ()
+    resting: tuple[int, ...] = ()
+    evictions_us: tuple[int, ...] = ()
+    reserved: Reservation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionsRestored:
+    """What is remembered of evictions, from a snapshot or from where it was kept.
+
+    `recent_us`: when pods were evicted of late. `lost`: queue, when, and device microseconds lost
+    by its work, for preemptions of the last day.
+    """
+
+    at_us: int
+    frozen: bool
+    recent_us: tuple[int, ...]
+    lost: tuple[tuple[str, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +285,8 @@ class GroupRestored:
     missing_pods: int | None
     blocked_at: str
     unanswered: tuple[str, ...]
+    hungry: bool = False
+    again_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,9 +321,15 @@ Event = (
     | PodEnded
     | PodMoved
     | StartFailed
+    | EvictionBlocked
+    | EvictionsResumed
+    | DisruptionBudgetSet
+    | CheckpointReported
+    | PeriodBegan
     | Decided
     | Cycled
     | WorkloadRestored
+    | EvictionsRestored
     | GroupRestored
     | RoomRestored
     | DemandRestored

@@ -101,8 +101,8 @@ def _try(
             charges = charges_of(fleet, entry.request_of(placement.pod), placement)
             for charge in charges:
                 asked[charge.accelerator] += charge.units
-            world.charge(entry, charges, 1)
-        over = tenants.over_quota(workload.queue, workload.type, asked)
+            world.charge(entry, placement.pod, charges, 1)
+        over = tenants.over_quota(workload.queue, asked, returnable=world.returnable(workload))
     if over is None:
         fleet.journal.keep()
         return found

@@ -11,6 +11,7 @@ guarantee, or what its ancestors are guaranteed beyond the guarantees of their o
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -21,9 +22,19 @@ from shoal.model.node import WHOLE_COMPUTE_MILLI
 from shoal.model.queue import Queue, QueueTree
 from shoal.model.request import Request
 from shoal.model.verdict import OverQuota, Reason
-from shoal.model.workload import Placement, WorkloadType
+from shoal.model.workload import Placement, Workload, WorkloadType
 
 RETURNABLE = frozenset({WorkloadType.TRAINING, WorkloadType.BATCH})
+
+FOR_EVER_US = 1 << 62
+
+Bounded = Literal[
+    "minimum_run_us",
+    "per_workload_per_day",
+    "device_hours_lost_per_day",
+    "checkpoint_interval_us",
+    "grace_max_us",
+]
 
 SHARE_SCALE = 1_000_000_000
 """Shares are compared in billionths of the fleet per unit of weight, rounded down."""
@@ -79,7 +90,7 @@ class Tenants:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._undo: list[tuple[str, WorkloadType, tuple[Charge, ...], int]] = []
+        self._undo: list[tuple[str, tuple[Charge, ...], int, bool]] = []
         self._speculating = False
         self.set_tree(QueueTree())
 
@@ -97,6 +108,14 @@ class Tenants:
         }
         self._limits = [bounds_of(queue.limit) for queue in tree.queues]
         self._guarantees = [bounds_of(_guarantee(tree, queue)) for queue in tree.queues]
+        self._shortest_reclaim_us = min(
+            (
+                queue.reclaim_within_us
+                for number, queue in enumerate(tree.queues)
+                if any(bound.units for bound in self._guarantees[number])
+            ),
+            default=FOR_EVER_US,
+        )
         self.takes_work = frozenset(queue.name for queue in tree.leaves())
         """Queues that work can wait in."""
         self._used: IntArray = np.zeros((len(names), 8), dtype=np.int64)
@@ -114,8 +133,8 @@ class Tenants:
     def undo(self, back_to: int = 0) -> None:
         """Undo what was charged in speculation, down to the first `back_to` charges."""
         while len(self._undo) > back_to:
-            queue, type_, charges, sign = self._undo.pop()
-            self._book(queue, type_, charges, -sign)
+            queue, charges, sign, fixed = self._undo.pop()
+            self._book(queue, charges, -sign, fixed=fixed)
 
     def end_speculation(self) -> None:
         """Undo everything that was charged in speculation."""
@@ -128,17 +147,47 @@ class Tenants:
         return len(self._undo)
 
     def charge(
-        self, queue: str, type_: WorkloadType, charges: tuple[Charge, ...], sign: int
+        self, queue: str, charges: tuple[Charge, ...], sign: int, *, fixed: bool = False
     ) -> None:
-        """Add charges to the accounts of a queue and its ancestors (`sign` 1), or take them off."""
-        if self._speculating:
-            self._undo.append((queue, type_, charges, sign))
-        self._book(queue, type_, charges, sign)
+        """Add charges to the accounts of a queue and its ancestors (`sign` 1), or take them off.
 
-    def _book(
-        self, queue: str, type_: WorkloadType, charges: tuple[Charge, ...], sign: int
-    ) -> None:
-        fixed = type_ not in RETURNABLE
+        `fixed`: what is charged cannot be returned.
+        """
+        if self._speculating:
+            self._undo.append((queue, charges, sign, fixed))
+        self._book(queue, charges, sign, fixed=fixed)
+
+    def returnable(self, workload: Workload) -> bool:
+        """Return whether work can be taken back from where it borrows.
+
+        It has to be of a type that may be evicted, somebody has to make its pods again, and they
+        have to stop within the shortest time in which a lender wants its devices back.
+        """
+        return (
+            workload.type in RETURNABLE
+            and workload.recreated
+            and self.grace_us(workload) <= self._shortest_reclaim_us
+        )
+
+    def grace_us(self, workload: Workload) -> int:
+        """Return how long pods of a workload are given to stop: at most what its queue grants."""
+        queue = self.tree.get(workload.queue)
+        most = None if queue is None else self.inherited(queue, "grace_max_us")
+        return workload.grace_us if most is None else min(workload.grace_us, most)
+
+    def inherited(self, queue: Queue, bound: Bounded) -> int | None:
+        """Return a bound of evictions as it is written at a queue, or else above it."""
+        at: Queue | None = queue
+        while at is not None:
+            found = (
+                getattr(at.eviction, bound, None) if bound != "grace_max_us" else at.grace_max_us
+            )
+            if found is not None:
+                return int(found)
+            at = self.tree.get(at.parent)
+        return None
+
+    def _book(self, queue: str, charges: tuple[Charge, ...], sign: int, *, fixed: bool) -> None:
         for charge in charges:
             column = self._column(charge.accelerator)
             for number in self._paths.get(queue, ()):
@@ -173,7 +222,7 @@ class Tenants:
     # Rules ------------------------------------------------------------------------------------
 
     def over_quota(
-        self, queue: str, type_: WorkloadType, asked: Mapping[str, int]
+        self, queue: str, asked: Mapping[str, int], *, returnable: bool
     ) -> OverQuota | None:
         """Return the rule that the accounts as they are break, None if they break none.
 
@@ -187,7 +236,7 @@ class Tenants:
                 used = self._sum(self._used, number, bound)
                 if used > bound.units:
                     return self._over(Reason.LIMIT, number, bound, used, asked)
-        if type_ in RETURNABLE:
+        if returnable:
             return None
         for accelerator in sorted(asked):
             over = self._not_guaranteed(queue, accelerator, asked)

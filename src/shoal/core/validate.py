@@ -79,7 +79,7 @@ class Validator:
         fleet = self._world.fleet
         touched = dict.fromkeys(rows)
         names = {fleet.names[row] for row in touched}
-        now = {key: amount for row in touched for key, amount in row_debts(fleet, row)}
+        now = _row_debts(self._world, touched)
         now |= self._world.tenants.debts()
         grown = {}
         for key, amount in now.items():
@@ -103,8 +103,8 @@ def check(world: World) -> Debts:
     by_node: dict[str, list[Holding]] = {}
     for entry in world.entries.values():
         check_entry(world, entry)
-        for pod, placement in entry.held.items():
-            holding = (entry.request_of(pod), placement)
+        for placement in (*entry.held.values(), *_reserved(entry)):
+            holding = (entry.request_of(placement.pod), placement)
             by_node.setdefault(placement.node, []).append(holding)
     fleet = world.fleet
     for name in by_node:
@@ -114,8 +114,7 @@ def check(world: World) -> Debts:
         check_row(fleet, row, by_node.get(fleet.names[row], []))
     _check_waiting(world)
     _check_accounts(world)
-    debts = {key: amount for row in range(fleet.size) for key, amount in row_debts(fleet, row)}
-    return debts | world.tenants.debts()
+    return _row_debts(world, range(fleet.size)) | world.tenants.debts()
 
 
 def check_answers(world: World) -> None:
@@ -125,13 +124,30 @@ def check_answers(world: World) -> None:
         raise InvariantError(f"no verdict was given to {uids}")
 
 
+def _reserved(entry: Entry) -> tuple[Placement, ...]:
+    return () if entry.reserved is None else entry.reserved.placements
+
+
+def _row_debts(world: World, rows: Iterable[int]) -> Debts:
+    """Return what is over its capacity on rows, apart from what is only reserved there."""
+    fleet = world.fleet
+    checkpoint = fleet.journal.checkpoint()
+    try:
+        for uid in world.reserving:
+            entry = world.entries[uid]
+            for placement in _reserved(entry):
+                fleet.give_back(entry.request_of(placement.pod), placement)
+        return {key: amount for row in rows for key, amount in row_debts(fleet, row)}
+    finally:
+        fleet.rollback(checkpoint)
+
+
 def check_gang(fleet: Fleet, entry: Entry) -> None:
     """Check that a workload is planned whole, each pod on as many devices as it asks for."""
-    pods = sum(pod_set.count for pod_set in entry.workload.pod_sets)
-    if sorted(entry.held) != list(range(pods)):
-        raise InvariantError(
-            f"workload {entry.workload.uid}: {len(entry.held)} of {pods} pods planned"
-        )
+    pods = range(sum(pod_set.count for pod_set in entry.workload.pod_sets))
+    missing = [pod for pod in pods if pod not in entry.held and not entry.spared(pod)]
+    if missing or not entry.held.keys() <= set(pods):
+        raise InvariantError(f"workload {entry.workload.uid}: pods {missing} are not planned")
     for pod, placement in entry.held.items():
         asked = entry.request_of(pod).devices.count
         row = fleet.row_of[placement.node]
@@ -144,9 +160,13 @@ def check_gang(fleet: Fleet, entry: Entry) -> None:
 def check_entry(world: World, entry: Entry) -> None:
     """Check that a workload's own record makes sense."""
     uid = entry.workload.uid
-    if (entry.group is None) != bool(entry.held):
-        raise InvariantError(f"workload {uid} waits and holds something, or does neither")
-    if not entry.started <= entry.held.keys():
+    if (entry.group is not None) + (entry.reserved is not None) + bool(entry.held) != 1:
+        raise InvariantError(f"workload {uid} waits, has places reserved, or holds: not just one")
+    if (entry.reserved is not None) != (uid in world.reserving):
+        raise InvariantError(f"workload {uid}: its reservation is not on the list")
+    if not entry.evicting.keys() <= entry.held.keys():
+        raise InvariantError(f"workload {uid}: a pod is evicted that holds nothing")
+    if not entry.started.keys() <= entry.held.keys():
         raise InvariantError(f"workload {uid}: a pod runs that holds nothing")
     if (entry.failed_on is not None) != (uid in world.failed):
         raise InvariantError(f"workload {uid}: its failed start is not on the list")
@@ -231,8 +251,13 @@ def _check_accounts(world: World) -> None:
     for entry in world.entries.values():
         if entry.charges.keys() != entry.held.keys():
             raise InvariantError(f"workload {entry.workload.uid}: charged for other pods than hold")
-        for charges in entry.charges.values():
-            anew.charge(entry.workload.queue, entry.workload.type, charges, 1)
+        charged = [(p, charges) for p, charges in entry.charges.items() if not entry.rests(p)]
+        if entry.reserved is not None:
+            pods = (placement.pod for placement in entry.reserved.placements)
+            charged += zip(pods, entry.reserved.charges, strict=True)
+        for pod, charges in charged:
+            fixed = not anew.returnable(entry.workload) and not entry.spared(pod)
+            anew.charge(entry.workload.queue, charges, 1, fixed=fixed)
     for kept, right in zip(world.tenants.accounts(), anew.accounts(), strict=True):
         width = min(kept.shape[1], right.shape[1])
         if (kept[:, :width] != right[:, :width]).any() or kept[:, width:].any():

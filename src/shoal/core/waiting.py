@@ -43,8 +43,10 @@ class Group:
 
     __slots__ = (
         "accelerators",
+        "again_us",
         "asleep",
         "blocked_at",
+        "hungry",
         "key",
         "members",
         "missing_pods",
@@ -71,6 +73,10 @@ class Group:
         """Whether it was looked at, fitted nowhere, and may only fit where room has come."""
         self.blocked_at = ""
         """The queue whose quota stands in the way of a sleeping group, if one does."""
+        self.hungry = False
+        """Whether others may come to have to make room for a sleeping group."""
+        self.again_us: int | None = None
+        """When time alone may let a sleeping group start, if it may."""
         self.missing_pods: int | None = 1
         """Of a sleeping gang: room for how many more pods has to come before it is worth a look.
 
@@ -104,6 +110,9 @@ class Waiting:
         self._slots: list[Group | None] = [None] * 16
         self._empty = list(range(15, -1, -1))
         self._gangs: dict[Group, None] = {}
+        self._hungry: dict[Group, None] = {}
+        self._timed: dict[Group, None] = {}
+        """Sleeping groups that time alone may wake."""
 
     def add(self, workload: Workload, key: GroupKey) -> Group:
         """Let a workload wait, in its group."""
@@ -142,6 +151,12 @@ class Waiting:
         group.asleep = True
         del self.awake[group]
         group.missing_pods = examined.missing_pods
+        group.hungry = examined.hungry
+        if group.hungry:
+            self._hungry[group] = None
+        group.again_us = examined.again_us
+        if group.again_us is not None:
+            self._timed[group] = None
         if examined.blocked_at:
             group.blocked_at = examined.blocked_at
             self._blocked.setdefault(examined.blocked_at, {})[group] = None
@@ -155,6 +170,10 @@ class Waiting:
         if group.asleep:
             group.asleep = False
             group.missing_pods = 1
+            group.hungry = False
+            group.again_us = None
+            self._hungry.pop(group, None)
+            self._timed.pop(group, None)
             self.awake[group] = None
             self._needs[:, group.slot] = NOTHING
             if group.blocked_at:
@@ -165,6 +184,19 @@ class Waiting:
         """Wake those for whom a queue's quota stood in the way; it holds less now."""
         for group in tuple(self._blocked.get(queue, ())):
             self.wake(group)
+
+    def wake_hungry(self) -> None:
+        """See to it that the next cycle looks at those for whom others may have to make room."""
+        for group in tuple(self._hungry):
+            self.wake(group)
+
+    def due(self, now_us: int) -> list[Group]:
+        """Return the sleeping groups whose time has come."""
+        return [g for g in self._timed if g.again_us is not None and g.again_us <= now_us]
+
+    def next_us(self) -> int | None:
+        """Return when time will wake a sleeping group, None if it will not."""
+        return min((g.again_us for g in self._timed if g.again_us is not None), default=None)
 
     def wake_all(self) -> None:
         """See to it that the next cycle looks at everybody."""

@@ -10,16 +10,19 @@ from dataclasses import replace
 from typing import assert_never
 
 from shoal.core import events as ev
+from shoal.core import snapshots, transitions
 from shoal.core.board import Board
-from shoal.core.decisions import Decision, Retract, Start, Wait
 from shoal.core.demand import Demand, Prices
 from shoal.core.eligibility import StaticMasks
 from shoal.core.entry import Entry, State
+from shoal.core.evictions import Evictions
 from shoal.core.fleet import Fleet
 from shoal.core.labels import BoolArray
 from shoal.core.policies import Policy
+from shoal.core.reservation import Reservation
 from shoal.core.shape import Shape, Shapes
 from shoal.core.tenants import Charge, Tenants, charges_of
+from shoal.core.transitions import InvalidTransitionError
 from shoal.core.waiting import Group, Waiting
 from shoal.model.node import Node
 from shoal.model.queue import QueueTree
@@ -29,8 +32,8 @@ from shoal.model.workload import Placement, Workload
 __all__ = ["Entry", "InvalidTransitionError", "State", "World"]
 
 
-class InvalidTransitionError(Exception):
-    """A decision that does not fit the state of its workload: a bug in whoever decided."""
+CHECKPOINT_APART_US = 60_000_000
+"""Work is not believed to be saved more often than this."""
 
 
 class World:
@@ -46,19 +49,22 @@ class World:
         """What arrives, as learned so far."""
         self.prices = Prices()
         """What room is worth; nothing is known of it until prices are set."""
+        self.evictions = Evictions()
         self.failed: dict[str, None] = {}
         """Workloads whose start has to be retracted."""
-        self._refused_on: dict[str, set[str]] = {}
+        self.reserving: dict[str, None] = {}
+        """Workloads that places are kept for."""
+        self.refused_on: dict[str, set[str]] = {}
         """Uids that a node refused, by node."""
         self._shapes = Shapes()
-        self._masks = StaticMasks(self.fleet)
+        self.masks = StaticMasks(self.fleet)
         self._boards: dict[tuple[Policy, int], Board] = {}
 
-    def apply(self, event: ev.Event) -> None:  # noqa: C901, PLR0912 - a table, a line an event
+    def apply(self, event: ev.Event) -> None:  # noqa: C901, PLR0912, PLR0915 - a table, a line an event
         """Take in what happened. Events about things that are unknown or gone change nothing."""
         match event:
             case ev.Decided():
-                self._decided(event.decision)
+                transitions.decided(self, event.decision, event.at_us)
             case ev.Cycled():
                 self._cycled(event)
             case ev.WorkloadSubmitted():
@@ -91,14 +97,26 @@ class World:
                 self._queues_set(event.queues)
             case ev.PricesSet():
                 self._prices_set(event.prices)
-            case ev.DemandRestored():
-                self.demand.restore(event.learned)
-            case ev.WorkloadRestored():
-                self._workload_restored(event)
-            case ev.GroupRestored():
-                self._group_restored(event)
-            case ev.RoomRestored():
-                self._room_restored(event)
+            case ev.EvictionBlocked():
+                self._eviction_blocked(event)
+            case ev.EvictionsResumed():
+                self.evictions.resume()
+                self.waiting.wake_hungry()
+            case ev.DisruptionBudgetSet():
+                self.evictions.set_budget(event.name, event.allowed, event.workloads)
+                self.waiting.wake_hungry()
+            case ev.CheckpointReported():
+                self._checkpoint(event)
+            case ev.PeriodBegan():
+                pass
+            case (
+                ev.WorkloadRestored()
+                | ev.EvictionsRestored()
+                | ev.GroupRestored()
+                | ev.RoomRestored()
+                | ev.DemandRestored()
+            ):
+                snapshots.restore(self, event)
             case _:
                 assert_never(event)
 
@@ -107,7 +125,7 @@ class World:
         board = self._boards.get((policy, seed))
         if board is None:
             board = self._boards[policy, seed] = Board(
-                self.fleet, self._masks, policy.scorer(self.prices), seed
+                self.fleet, self.masks, policy.scorer(self.prices), seed
             )
         return board
 
@@ -117,12 +135,20 @@ class World:
             for pod, placement in entry.held.items():
                 charges = charges_of(self.fleet, entry.request_of(pod), placement)
                 entry.charges[pod] = charges or entry.charges.get(pod, ())
-                self.charge(entry, entry.charges[pod], 1)
+                if not entry.rests(pod):
+                    self.charge(entry, pod, entry.charges[pod], 1)
+            if entry.reserved is not None:
+                self.charge_reserved(entry, entry.reserved, 1)
         self.waiting.wake_all()
 
-    def charge(self, entry: Entry, charges: tuple[Charge, ...], sign: int) -> None:
-        """Charge a workload's queue (`sign` 1), or take charges off it (-1)."""
-        self.tenants.charge(entry.workload.queue, entry.workload.type, charges, sign)
+    def charge(self, entry: Entry, pod: int, charges: tuple[Charge, ...], sign: int) -> None:
+        """Charge a workload's queue for a pod (`sign` 1), or take charges off it (-1)."""
+        fixed = not self.returnable(entry.workload) and not entry.spared(pod)
+        self.tenants.charge(entry.workload.queue, charges, sign, fixed=fixed)
+
+    def returnable(self, workload: Workload) -> bool:
+        """Return whether work can be taken back from where it borrows; see `tenants`."""
+        return self.tenants.returnable(workload)
 
     def _prices_set(self, prices: Prices) -> None:
         self.prices = prices
@@ -132,11 +158,11 @@ class World:
 
     def allowed_rows(self, shape: Shape) -> BoolArray:
         """Return for every row whether pods of a shape may run there at all."""
-        return self._masks.of(shape)
+        return self.masks.of(shape)
 
     def sleepers_for(self, rows: Iterable[int]) -> dict[Group, None]:
         """Return the sleeping groups of which a pod may fit on one of these rows."""
-        return self.waiting.sleepers_for(self.fleet, self._masks, rows)
+        return self.waiting.sleepers_for(self.fleet, self.masks, rows)
 
     def shape_of(self, request: Request) -> Shape:
         """Return the one shape of equal requests."""
@@ -168,10 +194,13 @@ class World:
         for entry in self.entries.values():
             for pod, placement in entry.held.items():
                 if placement.node == node:
-                    self.charge(entry, entry.charges[pod], -1)
+                    rests = entry.rests(pod)
+                    if not rests:
+                        self.charge(entry, pod, entry.charges[pod], -1)
                     entry.charges[pod] = charges_of(self.fleet, entry.request_of(pod), placement)
-                    self.charge(entry, entry.charges[pod], 1)
-                    self._quota_on(entry)
+                    if not rests:
+                        self.charge(entry, pod, entry.charges[pod], 1)
+                    self.quota_on(entry)
 
     def _node_lost(self, name: str) -> None:
         row = self.fleet.lose(name)
@@ -204,24 +233,24 @@ class World:
                 self.waiting.wake(group)
 
     def _forget_refusals(self, node: str) -> None:
-        for uid in sorted(self._refused_on.pop(node, ())):
+        for uid in sorted(self.refused_on.pop(node, ())):
             entry = self.entries.get(uid)
             if entry is None:
                 continue
             waits = entry.group is not None
             if waits:
-                self._wait_no_more(entry)
+                self.wait_no_more(entry)
             entry.refused -= {node}
             if waits:
-                self._wait(entry)
+                self.wait(entry)
 
     # Workloads --------------------------------------------------------------------------------
 
     def _submitted(self, event: ev.WorkloadSubmitted) -> None:
         if event.workload.uid not in self.entries:
-            entry = self.entries[event.workload.uid] = Entry(event.workload)
+            entry = self.entries[event.workload.uid] = Entry(event.workload, event.at_us)
             self._learn(event.workload)
-            self._wait(entry)
+            self.wait(entry)
 
     def _learn(self, workload: Workload) -> None:
         for pod_set in workload.pod_sets:
@@ -230,43 +259,51 @@ class World:
     def _adopted(self, event: ev.WorkloadAdopted) -> None:
         if event.workload.uid in self.entries or not event.placements:
             return
-        entry = self.entries[event.workload.uid] = Entry(event.workload)
+        entry = self.entries[event.workload.uid] = Entry(event.workload, event.at_us)
         self._learn(event.workload)
+        since_us = event.at_us if event.since_us is None else min(event.since_us, event.at_us)
         for placement in event.placements:
-            self._hold(entry, placement)
-            entry.started.add(placement.pod)
+            self.hold(entry, placement)
+            entry.started[placement.pod] = since_us
 
     def _ended(self, event: ev.WorkloadEnded) -> None:
         entry = self.entries.get(event.uid)
         if entry is None:
             return
         if entry.group is not None:
-            self._wait_no_more(entry)
-        self._remove(entry)
-        self._give_back(entry, list(entry.held.values()))
+            self.wait_no_more(entry)
+        self.unreserve(entry)
+        self.remove(entry)
+        self.give_back(entry, list(entry.held.values()))
 
     def _pod_started(self, event: ev.PodStarted) -> None:
         entry = self.entries.get(event.uid)
         if entry is not None and event.pod in entry.held:
-            entry.started.add(event.pod)
+            entry.started.setdefault(event.pod, event.at_us)
+            if self.tenants.tree.queues:
+                self.waiting.wake_hungry()
 
     def _pod_ended(self, event: ev.PodEnded) -> None:
         entry = self.entries.get(event.uid)
         placement = entry.held.pop(event.pod, None) if entry is not None else None
         if entry is None or placement is None:
             return
-        entry.started.discard(event.pod)
-        if not entry.held:
-            self._remove(entry)
-        self._give_back(entry, [placement])
+        entry.started.pop(event.pod, None)
+        gone = not entry.held
+        evicted = event.pod in entry.evicting
+        if gone and not (evicted and entry.workload.recreated):
+            self.remove(entry)
+        self.give_back(entry, [placement])
+        if gone and event.uid in self.entries:
+            self.wait_anew(entry, event.at_us)
 
     def _pod_moved(self, event: ev.PodMoved) -> None:
         entry = self.entries.get(event.uid)
         pod = event.placement.pod
         if entry is None or pod not in entry.started:
             return
-        self._give_back(entry, [entry.held.pop(pod)])
-        self._hold(entry, event.placement)
+        self.give_back(entry, [entry.held.pop(pod)])
+        self.hold(entry, event.placement)
 
     def _start_failed(self, event: ev.StartFailed) -> None:
         entry = self.entries.get(event.uid)
@@ -276,104 +313,135 @@ class World:
             entry.failed_on = entry.held[event.pod].node
             self.failed[event.uid] = None
 
-    def _remove(self, entry: Entry) -> None:
+    def _eviction_blocked(self, event: ev.EvictionBlocked) -> None:
+        """Let a workload run on that cannot be evicted, and those for whom it was wait anew."""
+        entry = self.entries.get(event.uid)
+        if entry is None or entry.attempt != event.attempt or event.pod not in entry.evicting:
+            return
+        for beneficiary in self._beneficiaries(event.uid):
+            self.unreserve(beneficiary)
+            self.wait(beneficiary)
+        entry.evicting.clear()
+
+    def _checkpoint(self, event: ev.CheckpointReported) -> None:
+        """Note up to when work is safe: not beyond now, and not more often than counts."""
+        entry = self.entries.get(event.uid)
+        if entry is None or not entry.started:
+            return
+        taken_us = min(event.taken_us, event.at_us)
+        if entry.checkpoint_us is None or taken_us >= entry.checkpoint_us + CHECKPOINT_APART_US:
+            entry.checkpoint_us = taken_us
+
+    def remove(self, entry: Entry) -> None:
+        """Forget a workload."""
         uid = entry.workload.uid
         del self.entries[uid]
         self.failed.pop(uid, None)
         for node in sorted(entry.refused):
-            self._refused_on[node].discard(uid)
+            self.refused_on[node].discard(uid)
 
-    def _hold(
+    def hold(
         self, entry: Entry, placement: Placement, charges: tuple[Charge, ...] | None = None
     ) -> None:
+        """Let a workload hold a place, and charge it; `charges` says what, if it is known."""
         request = entry.request_of(placement.pod)
         self.fleet.take(request, placement)
         entry.held[placement.pod] = placement
         if charges is None and self.tenants.tree.queues:
             charges = charges_of(self.fleet, request, placement)
         entry.charges[placement.pod] = charges or ()
-        self.charge(entry, entry.charges[placement.pod], 1)
+        self.charge(entry, placement.pod, entry.charges[placement.pod], 1)
 
-    def _give_back(self, entry: Entry, placements: list[Placement]) -> None:
+    def give_back(self, entry: Entry, placements: list[Placement]) -> None:
+        """Take from a workload what it held."""
         give_back = self.fleet.give_back
         rows = {give_back(entry.request_of(p.pod), p): None for p in placements}
         for row in rows:
             self.waiting.room_on(self.fleet, row)
         for placement in placements:
-            self.charge(entry, entry.charges.pop(placement.pod), -1)
-        self._quota_on(entry)
+            charges = entry.charges.pop(placement.pod)
+            if not entry.rests(placement.pod):
+                self.charge(entry, placement.pod, charges, -1)
+            entry.evicting.pop(placement.pod, None)
+        self.quota_on(entry)
 
-    def _quota_on(self, entry: Entry) -> None:
+    def quota_on(self, entry: Entry) -> None:
         """Wake those for whom the quota stood in the way that a workload may hold less of now."""
         for queue in self.tenants.path(entry.workload.queue):
             self.waiting.quota_on(queue)
 
-    def _wait(self, entry: Entry) -> None:
+    def wait(self, entry: Entry) -> None:
+        """Let a workload wait in its group."""
         workload = entry.workload
         counts = (pod_set.count for pod_set in workload.pod_sets)
         shapes = zip(self.shapes_of(workload), counts, strict=True)
         entry.group = self.waiting.add(workload, (workload.queue, tuple(shapes), entry.refused))
 
-    def _wait_no_more(self, entry: Entry) -> None:
+    def wait_no_more(self, entry: Entry) -> None:
+        """Let a workload wait in its group no longer."""
         if entry.group is not None:
             self.waiting.remove(entry.workload, entry.group)
             entry.group = None
 
-    # Decisions --------------------------------------------------------------------------------
+    # Places ----------------------------------------------------------------------------------
 
-    def _decided(self, decision: Decision) -> None:
-        match decision:
-            case Start():
-                self._start(decision)
-            case Retract():
-                self._retract(decision)
-            case Wait():
-                self._tell(decision)
-            case _:
-                assert_never(decision)
+    def reserve(self, entry: Entry, reservation: Reservation) -> None:
+        """Keep places, which are booked already, for a workload, and charge them."""
+        entry.reserved = reservation
+        self.reserving[entry.workload.uid] = None
+        self.charge_reserved(entry, reservation, 1)
 
-    def _start(self, decision: Start) -> None:
-        entry = self._entry_for(decision, decision.workload)
-        if entry.group is None:
-            raise InvalidTransitionError(f"{decision.key}: the workload does not wait")
-        self._wait_no_more(entry)
-        entry.attempt += 1
-        for placement in decision.placements:
-            self._hold(entry, placement)
+    def charge_reserved(self, entry: Entry, reservation: Reservation, sign: int) -> None:
+        """Charge a workload for the places kept for it (`sign` 1), or take that off (-1)."""
+        for placement, charges in zip(reservation.placements, reservation.charges, strict=True):
+            self.charge(entry, placement.pod, charges, sign)
 
-    def _retract(self, decision: Retract) -> None:
-        entry = self._entry_for(decision, decision.workload)
-        if entry.failed_on is None:
-            raise InvalidTransitionError(f"{decision.key}: no start of the workload failed")
-        placements = list(entry.held.values())
-        entry.held.clear()
+    def unreserve(self, entry: Entry) -> None:
+        """Keep no places for a workload any more; it may be given them in the same step.
+
+        Whoever still goes to make room for it is charged again.
+        """
+        reservation = entry.reserved
+        if reservation is None:
+            return
+        entry.reserved = None
+        del self.reserving[entry.workload.uid]
+        give_back = self.fleet.give_back
+        placements = reservation.placements
+        rows = {give_back(entry.request_of(p.pod), p): None for p in placements}
+        self.charge_reserved(entry, reservation, -1)
+        for row in rows:
+            self.waiting.room_on(self.fleet, row)
+        self.quota_on(entry)
+        for uid in reservation.evicted:
+            victim = self.entries.get(uid)
+            if victim is None or self._beneficiaries(uid):
+                continue
+            for pod in victim.evicting:
+                if victim.rests(pod):
+                    victim.evicting[pod] = False
+                    self.charge(victim, pod, victim.charges[pod], 1)
+
+    def _beneficiaries(self, uid: str) -> list[Entry]:
+        """Return for whom places are kept that a workload is evicted from."""
+        reserving = (self.entries[each] for each in self.reserving)
+        return [e for e in reserving if e.reserved is not None and uid in e.reserved.evicted]
+
+    def wait_anew(self, entry: Entry, at_us: int) -> None:
+        """Let a workload wait again that has lost what it held."""
         entry.started.clear()
-        entry.failed_on = None
-        del self.failed[decision.workload]
-        entry.refused |= {decision.node}
-        self._refused_on.setdefault(decision.node, set()).add(decision.workload)
-        self._wait(entry)
-        self._give_back(entry, placements)
+        entry.evicting.clear()
+        entry.checkpoint_us = None
+        entry.waits_since_us = at_us
+        self.wait(entry)
 
-    def _tell(self, decision: Wait) -> None:
-        for uid in decision.workloads:
-            entry = self._entry_for(decision, uid)
-            if entry.group is None:
-                raise InvalidTransitionError(f"{decision.key}: workload {uid} does not wait")
-            entry.group.verdict = decision.verdict
-            self.waiting.told(entry.group, uid)
-
-    def _entry_for(self, decision: Decision, uid: str) -> Entry:
-        entry = self.entries.get(uid)
-        if entry is None:
-            raise InvalidTransitionError(f"{decision.key}: there is no workload {uid}")
-        return entry
+    # Cycles -----------------------------------------------------------------------------------
 
     def _cycled(self, event: ev.Cycled) -> None:
         for examined in event.examined:
             entry = self.entries.get(examined.uid)
             if entry is not None and entry.group is not None:
-                self.waiting.sleep(entry.group, examined, self._masks)
+                self.waiting.sleep(entry.group, examined, self.masks)
         if event.complete:
             self.waiting.end_of_cycle()
 
@@ -381,71 +449,4 @@ class World:
 
     def snapshot(self, at_us: int) -> Iterator[ev.Event]:
         """Return events that make an equal world out of a new one."""
-        fleet = self.fleet
-        for node in sorted((n for n in fleet.nodes if n is not None), key=lambda n: n.name):
-            yield ev.NodeSeen(at_us, node)
-        for name, devices in sorted(fleet.lost_devices.items()):
-            for device in sorted(devices):
-                yield ev.DeviceLost(at_us, name, device)
-        if self.tenants.tree.queues:
-            yield ev.QueuesSet(at_us, self.tenants.tree)
-        for mask, names in sorted(fleet.masks.items()):
-            yield ev.MaskSet(at_us, mask, tuple(sorted(names)))
-        if self.prices.classes:
-            yield ev.PricesSet(at_us, self.prices)
-        yield ev.DemandRestored(at_us, self.demand.learned())
-        for _, entry in sorted(self.entries.items()):
-            yield ev.WorkloadRestored(
-                at_us=at_us,
-                workload=entry.workload,
-                attempt=entry.attempt,
-                placements=tuple(placement for _, placement in sorted(entry.held.items())),
-                started=tuple(sorted(entry.started)),
-                failed_on=entry.failed_on,
-                refused=tuple(sorted(entry.refused)),
-                charges=tuple(charges for _, charges in sorted(entry.charges.items())),
-            )
-        waiting = self.waiting
-        for group in sorted(waiting.groups.values(), key=lambda g: g.members[0]):
-            yield ev.GroupRestored(
-                at_us=at_us,
-                uid=group.members[0][2],
-                verdict=group.verdict,
-                asleep=group.asleep,
-                missing_pods=group.missing_pods,
-                blocked_at=group.blocked_at,
-                unanswered=tuple(sorted(group.unanswered)),
-            )
-        yield ev.RoomRestored(at_us, tuple(sorted(fleet.names[row] for row in waiting.fresh)))
-
-    def _workload_restored(self, event: ev.WorkloadRestored) -> None:
-        entry = self.entries[event.workload.uid] = Entry(event.workload)
-        entry.attempt = event.attempt
-        entry.refused = frozenset(event.refused)
-        for node in sorted(event.refused):
-            self._refused_on.setdefault(node, set()).add(event.workload.uid)
-        charges = event.charges or (None,) * len(event.placements)
-        for placement, charged in zip(event.placements, charges, strict=True):
-            self._hold(entry, placement, charged)
-        entry.started.update(event.started)
-        if event.failed_on is not None:
-            entry.failed_on = event.failed_on
-            self.failed[event.workload.uid] = None
-        if not event.placements:
-            self._wait(entry)
-
-    def _group_restored(self, event: ev.GroupRestored) -> None:
-        group = self.entries[event.uid].group
-        if group is None:
-            raise InvalidTransitionError(f"snapshot: workload {event.uid} does not wait")
-        group.verdict = event.verdict
-        if event.asleep:
-            examined = ev.Examined(event.uid, event.missing_pods, event.blocked_at)
-            self.waiting.sleep(group, examined, self._masks)
-        for _, _, uid in group.members:
-            if uid not in event.unanswered:
-                self.waiting.told(group, uid)
-
-    def _room_restored(self, event: ev.RoomRestored) -> None:
-        rows = (self.fleet.row_of.get(name) for name in event.nodes)
-        self.waiting.fresh = {row: None for row in rows if row is not None}
+        return snapshots.snapshot(self, at_us)

@@ -108,7 +108,7 @@ class KubernetesExecutor:
             if flight is not None:
                 self._done.add(decision.key)
                 self._spawn(self._start(flight), decision.key)
-        else:
+        elif isinstance(decision, Retract):
             self._retract(decision)
 
     def release_seats(self) -> None:

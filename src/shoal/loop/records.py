@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from shoal.core import events as ev
-from shoal.core.decisions import Retract, Start, Wait
+from shoal.core.decisions import Evict, Freeze, GiveUp, Reserve, Retract, Start, Wait
 from shoal.core.policies import Policy
 from shoal.loop.story import Acting, EndedLife, LifeRestored, Noted, Stopping
 
@@ -66,13 +66,27 @@ _KINDS: dict[int, type] = {
     36: ev.PodEnded,
     37: ev.StartFailed,
     38: ev.PodMoved,
+    39: ev.EvictionBlocked,
+    40: ev.EvictionsResumed,
+    41: ev.DisruptionBudgetSet,
+    42: ev.CheckpointReported,
+    43: ev.PeriodBegan,
     48: ev.Cycled,
     49: ev.WorkloadRestored,
     50: ev.GroupRestored,
     51: ev.RoomRestored,
     52: ev.DemandRestored,
+    53: ev.EvictionsRestored,
 }
-_DECISION_KINDS: dict[int, type] = {64: Start, 65: Retract, 66: Wait}
+_DECISION_KINDS: dict[int, type] = {
+    64: Start,
+    65: Retract,
+    66: Wait,
+    67: Reserve,
+    68: GiveUp,
+    69: Evict,
+    70: Freeze,
+}
 """A `Decided` is recorded as the time and the decision, under the decision's kind."""
 
 _NOTED = 64

@@ -36,6 +36,14 @@ class Reason(StrEnum):
     LEAF_ROOM = "leaf-room"
     PLACED = "placed"
     START_FAILED = "start-failed"
+    RECLAIM = "reclaim"
+    PREEMPTION = "preemption"
+    RESERVED = "reserved"
+    PLACE_LOST = "place-lost"
+    NOT_FREED = "not-freed"
+    PLACED_ELSEWHERE = "placed-elsewhere"
+    TOO_MANY_EVICTIONS = "too-many-evictions"
+    DEVICES_GONE = "devices-gone"
 
 
 class Wake(StrEnum):

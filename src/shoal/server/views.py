@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from shoal.core.decisions import Retract, Start, Wait
+from shoal.core.decisions import Freeze, Retract, Start, Wait
 from shoal.core.world import State
 from shoal.loop.story import Life, Noted
 from shoal.model.modes import Cap
@@ -237,7 +237,13 @@ def pool_views(look: Look) -> list[PoolView]:
 def decision_view(look: Look, noted: Noted) -> DecisionView:
     """One decision."""
     decision = noted.decision
-    uids = decision.workloads if isinstance(decision, Wait) else (decision.workload,)
+    match decision:
+        case Wait():
+            uids = decision.workloads
+        case Freeze():
+            uids = ()
+        case _:
+            uids = (decision.workload,)
     placements = decision.placements if isinstance(decision, Start) else ()
     return DecisionView(
         id=noted.offset,
@@ -278,6 +284,8 @@ def decision_text(look: Look, noted: Noted) -> str:
                 others=noted.workloads - 1,
                 reason=reason_label(decision.reason, language),
             )
+        case _:
+            return reason_label(decision.reason, language)
 
 
 def _label(look: Look, uid: str) -> str:

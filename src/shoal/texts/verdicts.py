@@ -17,6 +17,10 @@ class _Words:
     label: str
 
 
+def _same(sentence: str, label: str) -> _Words:
+    return _Words(sentence, sentence, label)
+
+
 _ENGLISH: Mapping[Reason, _Words] = {
     Reason.NO_QUEUE: _Words("there is no such queue", "there is no such queue", "no queue"),
     Reason.LIMIT: _Words("a limit is reached", "a limit is reached", "limit"),
@@ -77,9 +81,19 @@ _ENGLISH: Mapping[Reason, _Words] = {
         "{n} nodes have too few devices with room for the share",
         "no room for the share",
     ),
-    Reason.PLACED: _Words("it was placed", "it was placed", "placed"),
-    Reason.START_FAILED: _Words(
-        "the start did not come true", "the start did not come true", "start failed"
+    Reason.PLACED: _same("it was placed", "placed"),
+    Reason.START_FAILED: _same("the start did not come true", "start failed"),
+    Reason.RECLAIM: _same("devices were taken back for a guarantee", "taken back for a guarantee"),
+    Reason.PREEMPTION: _same("work of lower priority made room", "made room for higher priority"),
+    Reason.RESERVED: _same("places are kept for it", "places kept"),
+    Reason.PLACE_LOST: _same("the place that was kept is gone", "place gone"),
+    Reason.NOT_FREED: _same("the place that was kept was not freed", "place not freed"),
+    Reason.PLACED_ELSEWHERE: _same("a place was found elsewhere", "placed elsewhere"),
+    Reason.TOO_MANY_EVICTIONS: _same(
+        "too many were evicted within minutes; a person has to resume", "too many evictions"
+    ),
+    Reason.DEVICES_GONE: _same(
+        "too many devices are gone; a person has to resume", "too many devices gone"
     ),
 }
 
@@ -105,6 +119,14 @@ _CHINESE: Mapping[Reason, _Words] = {
         Reason.LEAF_ROOM: ("{n} 个节点没有足够的设备能容纳该份额", "共享份额放不下"),
         Reason.PLACED: ("已放置", "已放置"),
         Reason.START_FAILED: ("启动未能实现", "启动失败"),
+        Reason.RECLAIM: ("为保障配额回收", "为保障配额回收"),
+        Reason.PREEMPTION: ("为更高优先级让位", "为更高优先级让位"),
+        Reason.RESERVED: ("已预留位置", "已预留位置"),
+        Reason.PLACE_LOST: ("预留位置已消失", "预留位置已消失"),
+        Reason.NOT_FREED: ("预留位置未能腾出", "预留位置未能腾出"),
+        Reason.PLACED_ELSEWHERE: ("已在别处放置", "已在别处放置"),
+        Reason.TOO_MANY_EVICTIONS: ("驱逐过多，需人工恢复", "驱逐过多，需人工恢复"),
+        Reason.DEVICES_GONE: ("设备大量消失，需人工恢复", "设备大量消失，需人工恢复"),
     }.items()
 }
 

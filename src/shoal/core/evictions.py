@@ -1,0 +1,103 @@
+"""What is remembered of evictions: what may stand in their way, and when they are too many.
+
+Never act on a wrong world: where many are evicted within minutes, or many devices are gone, nobody
+else is evicted until a person has looked.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+
+MINUTE_US = 60_000_000
+DAY_US = 24 * 60 * MINUTE_US
+
+WINDOW_US = 5 * MINUTE_US
+"""Evictions within so long are counted together."""
+
+MOST_EVICTIONS = 10
+MOST_EVICTIONS_PART = 50
+"""Of the workloads that run, one in so many may be evicted within the window, or ten."""
+
+MOST_GONE_PART = 5
+"""Where one device in so many is gone, the world is not to be trusted."""
+
+
+class Evictions:
+    """Disruption budgets, the evictions of late, and whether others may follow."""
+
+    def __init__(self) -> None:
+        self.frozen = False
+        self.recent_us: deque[int] = deque()
+        """When workloads were evicted, within the window, since a person resumed."""
+        self.lost: dict[str, deque[tuple[int, int]]] = {}
+        """By queue: when, and how many device microseconds its work lost by preemption."""
+        self.budgets: dict[str, tuple[int, frozenset[str]]] = {}
+        """By disruption budget: pods that may be evicted now, and the workloads it covers."""
+        self._covering: dict[str, dict[str, None]] = {}
+
+    # Disruption budgets -----------------------------------------------------------------------
+
+    def set_budget(self, name: str, allowed: int | None, workloads: tuple[str, ...]) -> None:
+        """Take in a disruption budget; None for `allowed` where it is gone."""
+        _, before = self.budgets.pop(name, (0, frozenset[str]()))
+        for uid in sorted(before):
+            covering = self._covering[uid]
+            del covering[name]
+            if not covering:
+                del self._covering[uid]
+        if allowed is not None:
+            self.budgets[name] = (allowed, frozenset(workloads))
+            for uid in sorted(workloads):
+                self._covering.setdefault(uid, {})[name] = None
+
+    def budgets_of(self, uid: str) -> tuple[str, ...]:
+        """Return the names of the disruption budgets that cover a workload."""
+        return tuple(sorted(self._covering.get(uid, ())))
+
+    def allowed(self, uid: str) -> int | None:
+        """Return how many pods of a workload its disruption budgets let go; None: any number.
+
+        Kubernetes cannot evict a pod that two budgets cover.
+        """
+        names = self.budgets_of(uid)
+        if not names:
+            return None
+        return self.budgets[names[0]][0] if len(names) == 1 else 0
+
+    # Counting ---------------------------------------------------------------------------------
+
+    def happened(self, at_us: int) -> None:
+        """Note that a workload was evicted."""
+        self.recent_us.append(at_us)
+        while self.recent_us and self.recent_us[0] <= at_us - WINDOW_US:
+            self.recent_us.popleft()
+
+    def lately(self, now_us: int) -> int:
+        """Return how many workloads were evicted within the window."""
+        return sum(1 for at_us in self.recent_us if at_us > now_us - WINDOW_US)
+
+    def preempted(self, queue: str, at_us: int, lost_device_us: int) -> None:
+        """Note what the work of a queue has lost by a preemption."""
+        lost = self.lost.setdefault(queue, deque())
+        lost.append((at_us, lost_device_us))
+        while lost and lost[0][0] <= at_us - DAY_US:
+            lost.popleft()
+
+    def lost_today(self, queue: str, now_us: int) -> int:
+        """Return the device microseconds that the work of a queue lost within the last day."""
+        return sum(lost for at_us, lost in self.lost.get(queue, ()) if at_us > now_us - DAY_US)
+
+    def resume(self) -> None:
+        """Let evictions go on, and count them anew."""
+        self.frozen = False
+        self.recent_us.clear()
+
+    def all_lost(self) -> Iterator[tuple[str, int, int]]:
+        """Yield queue, time and device microseconds of every loss that is remembered."""
+        for queue, losses in sorted(self.lost.items()):
+            for at_us, lost in losses:
+                yield queue, at_us, lost
+
+
+def most_evictions(running: int) -> int:
+    """Return how many workloads may be evicted within the window where so many run."""
+    return max(MOST_EVICTIONS, running // MOST_EVICTIONS_PART)

@@ -1,0 +1,146 @@
+"""The shortest list of events that makes a world equal to another one, and what they do."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from shoal.core import events as ev
+from shoal.core.entry import Entry
+from shoal.core.transitions import InvalidTransitionError
+
+if TYPE_CHECKING:
+    from shoal.core.world import World
+
+
+def snapshot(world: "World", at_us: int) -> Iterator[ev.Event]:
+    """Return events that make an equal world out of a new one."""
+    fleet = world.fleet
+    for node in sorted((n for n in fleet.nodes if n is not None), key=lambda n: n.name):
+        yield ev.NodeSeen(at_us, node)
+    for name, devices in sorted(fleet.lost_devices.items()):
+        for device in sorted(devices):
+            yield ev.DeviceLost(at_us, name, device)
+    if world.tenants.tree.queues:
+        yield ev.QueuesSet(at_us, world.tenants.tree)
+    for mask, names in sorted(fleet.masks.items()):
+        yield ev.MaskSet(at_us, mask, tuple(sorted(names)))
+    if world.prices.classes:
+        yield ev.PricesSet(at_us, world.prices)
+    yield ev.DemandRestored(at_us, world.demand.learned())
+    for _, entry in sorted(world.entries.items()):
+        yield ev.WorkloadRestored(
+            at_us=at_us,
+            workload=entry.workload,
+            attempt=entry.attempt,
+            placements=tuple(placement for _, placement in sorted(entry.held.items())),
+            started=tuple(sorted(entry.started)),
+            failed_on=entry.failed_on,
+            refused=tuple(sorted(entry.refused)),
+            charges=tuple(charges for _, charges in sorted(entry.charges.items())),
+            since_us=tuple(since_us for _, since_us in sorted(entry.started.items())),
+            waits_since_us=entry.waits_since_us,
+            checkpoint_us=entry.checkpoint_us,
+            evicting=tuple(sorted(entry.evicting)),
+            resting=tuple(sorted(pod for pod in entry.evicting if entry.rests(pod))),
+            evictions_us=entry.evictions_us,
+            reserved=entry.reserved,
+        )
+    for name, (allowed, covered) in sorted(world.evictions.budgets.items()):
+        yield ev.DisruptionBudgetSet(at_us, name, allowed, tuple(sorted(covered)))
+    evictions = world.evictions
+    yield ev.EvictionsRestored(
+        at_us, evictions.frozen, tuple(evictions.recent_us), tuple(evictions.all_lost())
+    )
+    waiting = world.waiting
+    for group in sorted(waiting.groups.values(), key=lambda g: g.members[0]):
+        yield ev.GroupRestored(
+            at_us=at_us,
+            uid=group.members[0][2],
+            verdict=group.verdict,
+            asleep=group.asleep,
+            missing_pods=group.missing_pods,
+            blocked_at=group.blocked_at,
+            unanswered=tuple(sorted(group.unanswered)),
+            hungry=group.hungry,
+            again_us=group.again_us,
+        )
+    yield ev.RoomRestored(at_us, tuple(sorted(fleet.names[row] for row in waiting.fresh)))
+
+
+Restored = (
+    ev.WorkloadRestored
+    | ev.EvictionsRestored
+    | ev.GroupRestored
+    | ev.RoomRestored
+    | ev.DemandRestored
+)
+
+
+def restore(world: "World", event: Restored) -> None:
+    """Take in one event of a snapshot that nothing but a snapshot has."""
+    match event:
+        case ev.WorkloadRestored():
+            _restore_workload(world, event)
+        case ev.EvictionsRestored():
+            _restore_evictions(world, event)
+        case ev.GroupRestored():
+            _restore_group(world, event)
+        case ev.RoomRestored():
+            rows = (world.fleet.row_of.get(name) for name in event.nodes)
+            world.waiting.fresh = {row: None for row in rows if row is not None}
+        case ev.DemandRestored():
+            world.demand.restore(event.learned)
+
+
+def _restore_workload(world: "World", event: ev.WorkloadRestored) -> None:
+    """Let a workload stand where it stood."""
+    since_us = event.at_us if event.waits_since_us is None else event.waits_since_us
+    entry = world.entries[event.workload.uid] = Entry(event.workload, since_us)
+    entry.attempt = event.attempt
+    entry.refused = frozenset(event.refused)
+    for node in sorted(event.refused):
+        world.refused_on.setdefault(node, set()).add(event.workload.uid)
+    charges = event.charges or (None,) * len(event.placements)
+    for placement, charged in zip(event.placements, charges, strict=True):
+        world.hold(entry, placement, charged)
+    times_us = event.since_us or (event.at_us,) * len(event.started)
+    entry.started.update(zip(event.started, times_us, strict=True))
+    entry.checkpoint_us = event.checkpoint_us
+    entry.evictions_us = event.evictions_us
+    for pod in event.evicting:
+        entry.evicting[pod] = pod in event.resting
+        if entry.evicting[pod]:
+            world.charge(entry, pod, entry.charges[pod], -1)
+    if event.failed_on is not None:
+        entry.failed_on = event.failed_on
+        world.failed[event.workload.uid] = None
+    if event.reserved is not None:
+        for placement in event.reserved.placements:
+            world.fleet.take(entry.request_of(placement.pod), placement)
+        world.reserve(entry, event.reserved)
+    elif not event.placements:
+        world.wait(entry)
+
+
+def _restore_group(world: "World", event: ev.GroupRestored) -> None:
+    """Let a group know what it knew."""
+    group = world.entries[event.uid].group
+    if group is None:
+        raise InvalidTransitionError(f"snapshot: workload {event.uid} does not wait")
+    group.verdict = event.verdict
+    if event.asleep:
+        examined = ev.Examined(
+            event.uid, event.missing_pods, event.blocked_at, event.hungry, event.again_us
+        )
+        world.waiting.sleep(group, examined, world.masks)
+    for _, _, uid in group.members:
+        if uid not in event.unanswered:
+            world.waiting.told(group, uid)
+
+
+def _restore_evictions(world: "World", event: ev.EvictionsRestored) -> None:
+    """Remember evictions."""
+    evictions = world.evictions
+    evictions.frozen = event.frozen
+    evictions.recent_us.extend(event.recent_us)
+    for queue, at_us, lost_device_us in event.lost:
+        evictions.preempted(queue, at_us, lost_device_us)
