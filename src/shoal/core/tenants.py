@@ -215,6 +215,14 @@ class Tenants:
         }
         return {name: units for name, units in held.items() if units}
 
+    def guarantee(self, queue: str, accelerator: str) -> Bound:
+        """Return what a queue is guaranteed that counts this accelerator; perhaps nothing."""
+        return self._guarantee_on(self._number[queue], accelerator)
+
+    def held(self, queue: str, bound: Bound) -> int:
+        """Return the units that a queue and those below it hold of what a bound counts."""
+        return self._sum(self._used, self._number[queue], bound)
+
     def accounts(self) -> tuple[IntArray, IntArray]:
         """Return copies of what is held and of the part that cannot be returned, to compare."""
         return self._used.copy(), self._fixed.copy()
