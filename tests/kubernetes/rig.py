@@ -359,7 +359,11 @@ class Shoal:
     """One scheduler process on a rig, with the invariants on."""
 
     def __init__(
-        self, rig: Rig, leads: bool = True, options: SchedulerOptions | None = None
+        self,
+        rig: Rig,
+        leads: bool = True,
+        options: SchedulerOptions | None = None,
+        policy: str = "fragmentation",
     ) -> None:
         self.rig = rig
         self.leader = Leader(leads)
@@ -368,7 +372,7 @@ class Shoal:
         self.scheduler = Scheduler(
             Reach(_Client(rig), self.cache, rig.truth()),  # type: ignore[arg-type]
             CATALOG,
-            Policy("pack"),
+            Policy(policy),
             seed=1,
             leadership=self.leader,
             options=options or SchedulerOptions(tick_s=0.0),

@@ -36,7 +36,7 @@ class Access:
     """The context of the kubeconfig."""
     catalog: Annotated[tuple[Path, ...], Parameter(name="--catalog", negative="")] = ()
     """Files or folders of your own that extend the catalogue."""
-    policy: Annotated[str, Parameter(name="--policy")] = "pack"
+    policy: Annotated[str, Parameter(name="--policy")] = "fragmentation"
     """The placement policy that the scheduler runs."""
 
 

@@ -48,7 +48,7 @@ class Reading:
 
     catalog: Annotated[tuple[Path, ...], Parameter(name="--catalog", negative="")] = ()
     """For a cluster: files or folders of your own that extend the catalogue."""
-    policy: Annotated[str, Parameter(name="--policy")] = "pack"
+    policy: Annotated[str, Parameter(name="--policy")] = "fragmentation"
     """For a cluster: the placement policy that its scheduler runs."""
 
 

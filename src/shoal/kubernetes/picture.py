@@ -17,6 +17,7 @@ from shoal.kubernetes.client import Client
 from shoal.kubernetes.consistency import differences
 from shoal.kubernetes.fleet import FleetView
 from shoal.kubernetes.plans import read_note
+from shoal.kubernetes.pricing import price_now
 from shoal.kubernetes.scheduler import now_us
 from shoal.kubernetes.source import Source
 from shoal.kubernetes.truth import Stage, Truth, listed
@@ -139,6 +140,8 @@ class Picture:
         while self.source.is_dirty:
             for event in self.source.changes(at_us):
                 loop.feed(event)
+        for priced in price_now(self.world, policy, at_us):
+            loop.feed(priced)
         waiting = [e.workload for e in self.world.entries.values() if e.state is State.WAITING]
         self.waited = [each.uid for each in sorted(waiting, key=order_of)]
         self.held = self._holders()

@@ -47,7 +47,7 @@ class ProcessOptions:
         host, port: where metrics and probes are served; port 0: any.
     """
 
-    policy: str = "pack"
+    policy: str = "fragmentation"
     elects: bool = True
     lease: str = "shoal-scheduler"
     namespace: str = ""

@@ -29,6 +29,7 @@ from shoal.kubernetes.events import EventRecorder, Told
 from shoal.kubernetes.executor import KubernetesExecutor
 from shoal.kubernetes.fleet import FleetView
 from shoal.kubernetes.flights import Flight
+from shoal.kubernetes.pricing import Pricing
 from shoal.kubernetes.source import Source
 from shoal.kubernetes.truth import Truth
 from shoal.kubernetes.wire.meta import ObjectReference
@@ -140,6 +141,7 @@ class Scheduler:
             news=self,
         )
         self.loop = Loop(self.world, policy, seed, self.executor, recorder or NoRecorder())
+        self.pricing = Pricing(self.world, policy, self.wake)
         for store in truth.stores:
             store.subscribe(self._changed)
 
@@ -158,6 +160,7 @@ class Scheduler:
             tasks.create_task(self._cache.run(), name="watch")
             if self._tell is not None:
                 tasks.create_task(self._tell.run(), name="events")
+            tasks.create_task(self.pricing.run(), name="prices")
             tasks.create_task(self._drive(), name="drive")
 
     async def _drive(self) -> None:
@@ -182,6 +185,9 @@ class Scheduler:
             self._count(event, heard_s)
             self.loop.feed(event)
             self._undecided = True
+        for priced in self.pricing.changes(at_us):
+            self._count(priced, None)
+            self.loop.feed(priced)
         if not self.is_ready:
             self.is_ready = True
             _log.info(
