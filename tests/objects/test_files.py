@@ -14,23 +14,13 @@ from shoal.model.selector import Selector
 from shoal.model.workload import WorkloadType
 from shoal.objects.files import BadObjectsError, Written, read_object_documents, read_objects
 from shoal.objects.pools import node_problems
-from shoal.objects.queues import names_of
+from shoal.objects.quotas import names_of
 from shoal.objects.tree import resolved, words_of
+from tests.objects.written import pool, queue
 
 CATALOG = load_catalog()
 EXAMPLE = Path(__file__).parents[2] / "docs/examples/organisation"
 MINUTE_US = 60_000_000
-
-
-def queue(name: str, spec: str = "") -> str:
-    return (
-        f"---\napiVersion: shoal.dev/v1alpha1\nkind: AcceleratorQueue\n"
-        f"metadata: {{name: {name}}}\nspec: {{{spec}}}\n"
-    )
-
-
-def pool(name: str, spec: str) -> str:
-    return queue(name, spec).replace("AcceleratorQueue", "AcceleratorPool")
 
 
 def read(*texts: str) -> Written:
@@ -214,7 +204,8 @@ def test_types_that_are_not_written_are_the_parents() -> None:
                 (
                     "q.yaml:5: spec.weigth: is not known here; did you mean weight? Known are:"
                     " parent, namespaces, guarantee, limit, weight, reclaimWithin, types,"
-                    " priorities, eviction, budget, maximumRun"
+                    " priorities, eviction, budget, maximumRun, maximumWait, borrow, lend,"
+                    " placeable, order, aging, starvationAfter, shrinkAfter, usageHalfLife"
                 )
             ],
         ),
@@ -224,7 +215,7 @@ def test_types_that_are_not_written_are_the_parents() -> None:
                 (
                     "q.yaml:5: spec.eviction.minimumrun: is not known here; did you mean"
                     " minimumRun? Known are: minimumRun, perWorkloadPerDay, deviceHoursLostPerDay,"
-                    " checkpointInterval"
+                    " checkpointInterval, graceMax"
                 )
             ],
         ),

@@ -23,7 +23,7 @@ from shoal.loop.writer import Writer
 from shoal.model.node import Device, Leaf, Node, Taint, TaintEffect
 from shoal.model.workload import Outcome
 from shoal.objects.files import Written, read_objects
-from shoal.objects.queues import names_of
+from shoal.objects.quotas import names_of
 from shoal.objects.tree import resolved
 from shoal.server.standing import Standing
 

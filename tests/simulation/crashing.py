@@ -13,7 +13,7 @@ from shoal.loop.recording import Rotation, segments_in
 from shoal.loop.records import Item, SnapshotEnds
 from shoal.model.queue import QueueTree
 from shoal.objects.files import read_objects
-from shoal.objects.queues import names_of
+from shoal.objects.quotas import names_of
 from shoal.objects.tree import resolved
 from shoal.simulation.organisation import DAY_US, FIRST_MORNING_US, fleet
 from shoal.simulation.platform import RECORDING, BegunWith, Platform

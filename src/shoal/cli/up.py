@@ -372,7 +372,7 @@ def _written(queues: tuple[Path, ...], *, demo: bool) -> "tuple[Catalog, Written
 
 def _tree(catalog: "Catalog", written: "Written") -> "QueueTree":
     """Return the queues as the world counts, with groups of accelerators written out."""
-    from shoal.objects.queues import names_of
+    from shoal.objects.quotas import names_of
     from shoal.objects.tree import resolved
 
     return resolved(written.tree, names_of(catalog))

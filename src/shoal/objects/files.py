@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Final
 
@@ -11,11 +12,15 @@ from shoal.model.pool import Pool
 from shoal.model.queue import Queue, QueueTree
 from shoal.objects import pools as pool_form
 from shoal.objects import queues as queue_form
+from shoal.objects.budgets import prices_on
 from shoal.objects.forms import API_VERSION, Source
 from shoal.objects.tree import grow
 
 MOST_FILES: Final = 500
 MOST_PROBLEMS: Final = 50
+
+LAST_DAY: Final = date.max
+"""Where no day is meant, the rates and prices hold that are the last known, without an end."""
 
 
 class BadObjectsError(ValueError):
@@ -34,10 +39,10 @@ class Written:
     tree: QueueTree = field(default_factory=QueueTree)
 
 
-def read_objects(paths: Iterable[Path], catalog: Catalog) -> Written:
+def read_objects(paths: Iterable[Path], catalog: Catalog, day: date = LAST_DAY) -> Written:
     """Read pools and queues from files, or folders whose `*.yaml` files are read.
 
-    Raises `BadObjectsError` with every problem found.
+    Exchange rates and prices are those of `day`. Raises `BadObjectsError` with every problem found.
     """
     try:
         documents = [
@@ -48,15 +53,18 @@ def read_objects(paths: Iterable[Path], catalog: Catalog) -> Written:
         ]
     except CatalogError as error:
         raise BadObjectsError(error.problems) from None
-    return read_object_documents(documents, catalog)
+    return read_object_documents(documents, catalog, day)
 
 
-def read_object_documents(documents: Iterable[Document], catalog: Catalog) -> Written:
+def read_object_documents(
+    documents: Iterable[Document], catalog: Catalog, day: date = LAST_DAY
+) -> Written:
     """Read pools and queues from documents; see `read_objects`."""
     problems: list[str] = []
     pools: dict[str, Pool] = {}
     queues: list[tuple[Source, Queue]] = []
     all_read = True
+    prices = prices_on(catalog, day)
     for document in documents:
         source = Source(document, problems)
         kind = _kind(source)
@@ -68,12 +76,12 @@ def read_object_documents(documents: Iterable[Document], catalog: Catalog) -> Wr
             elif pool is not None:
                 pools[pool.name] = pool
         elif kind == queue_form.KIND:
-            queue = queue_form.read_queue(source, catalog)
+            queue = queue_form.read_queue(source, catalog, prices)
             if queue is not None:
                 queues.append((source, queue))
             all_read = all_read and queue is not None
     # A queue that could not be read would make its children orphans; that says nothing new.
-    tree = grow(queues, catalog) if all_read else QueueTree()
+    tree = grow(queues, catalog, prices, day) if all_read else QueueTree()
     if problems:
         raise BadObjectsError(_first(problems))
     return Written(tuple(pools[name] for name in sorted(pools)), tree)

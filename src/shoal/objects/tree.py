@@ -2,25 +2,30 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 from typing import Final
 
 from shoal.catalog.catalog import Catalog
-from shoal.model.queue import Queue, QueueTree, Quota, total
+from shoal.model.queue import UNITS, Queue, QueueTree, Quota
 from shoal.model.workload import WorkloadType
 from shoal.objects.annotations import nearest
+from shoal.objects.budgets import Prices
 from shoal.objects.forms import Source
-from shoal.objects.queues import Names, behind, names_of
+from shoal.objects.grants import Grants
+from shoal.objects.quotas import Names, Scale, names_of
 
 Written = Sequence[tuple[Source, Queue]]
+Times = tuple[tuple[WorkloadType, int], ...]
 
 DEEPEST: Final = 16
 """Queues on the longest path from the root down."""
 
 
-def grow(written: Written, catalog: Catalog) -> QueueTree:
+def grow(written: Written, catalog: Catalog, prices: Prices, day: date) -> QueueTree:
     """The tree of these queues; what does not fit is noted in their sources.
 
-    The tree is only to be used where nothing was noted.
+    The tree is only to be used where nothing was noted. Its rates and prices are those of `day`,
+    and known only where a quota or a budget needs them.
     """
     sources: dict[str, Source] = {}
     queues: dict[str, Queue] = {}
@@ -33,7 +38,24 @@ def grow(written: Written, catalog: Catalog) -> QueueTree:
             sources[queue.name], queues[queue.name] = source, queue
     if not queues or not _check_shape(queues, sources):
         return QueueTree()
-    return _Grants(queues, sources, names_of(catalog)).tree()
+    counts = any(
+        word == UNITS
+        for queue in queues.values()
+        for quota in (queue.guarantee or (), queue.limit, queue.borrow, queue.lend)
+        for word, _ in quota
+    )
+    rates = _rates(catalog, day) if counts else ()
+    scale = Scale(names_of(catalog), dict(rates))
+    tree = QueueTree(Grants(queues, sources, scale, prices).queues(), rates)
+    if any(queue.budget and queue.budget.money_micro is not None for queue in tree.queues):
+        micro = tuple(sorted(prices.micro.items()))
+        return replace(tree, prices_micro=micro, currency=prices.currency)
+    return tree
+
+
+def _rates(catalog: Catalog, day: date) -> tuple[tuple[str, int], ...]:
+    found = ((name, catalog.rate(name, day)) for name in sorted(catalog.accelerators))
+    return tuple((name, rate.milli) for name, rate in found if rate is not None)
 
 
 def _check_shape(queues: Mapping[str, Queue], sources: Mapping[str, Source]) -> bool:
@@ -105,139 +127,61 @@ def _circle(queues: Mapping[str, Queue], name: str) -> list[str]:
 
 
 def resolved(tree: QueueTree, names: Names) -> QueueTree:
-    """The tree with groups written out, as the core counts: `H100` as `H100-NVL-94GB|...`."""
+    """The tree as the core counts.
 
-    def written_out(quota: Quota) -> Quota:
-        return tuple(("|".join(sorted(behind(word, names))), count) for word, count in quota)
-
-    return QueueTree(
-        tuple(
+    Groups are written out (`H100` as `H100-NVL-94GB|...`), every queue above others has the
+    guarantee that it or its children together are given, and of maximum times on a path the
+    shortest stands at every queue.
+    """
+    scale = Scale.of(tree, names)
+    runs: dict[str, Times] = {}
+    waits: dict[str, Times] = {}
+    queues = []
+    for queue in tree.queues:
+        runs[queue.name] = _shortest(runs.get(queue.parent, ()), queue.maximum_run_us)
+        waits[queue.name] = _shortest(waits.get(queue.parent, ()), queue.maximum_wait_us)
+        guarantee = queue.guarantee
+        if tree.children(queue.name):
+            guarantee = guaranteed(tree, queue, scale)
+        queues.append(
             replace(
                 queue,
-                guarantee=None if queue.guarantee is None else written_out(queue.guarantee),
-                limit=written_out(queue.limit),
+                guarantee=None if guarantee is None else scale.written_out(guarantee),
+                limit=scale.written_out(queue.limit),
+                borrow=scale.written_out(queue.borrow),
+                lend=scale.written_out(queue.lend),
+                placeable=scale.written_out(queue.placeable),
+                maximum_run_us=runs[queue.name],
+                maximum_wait_us=waits[queue.name],
             )
-            for queue in tree.queues
         )
-    )
+    return replace(tree, queues=tuple(queues))
+
+
+def guaranteed(tree: QueueTree, queue: Queue, scale: Scale) -> Quota:
+    """What a queue is guaranteed: as written, or else what its children are together."""
+    if queue.guarantee is not None:
+        return queue.guarantee
+    return scale.together(guaranteed(tree, each, scale) for each in tree.children(queue.name))
 
 
 def words_of(tree: QueueTree, names: Names) -> Mapping[str, str]:
     """The words that people wrote, by what `resolved` made of them."""
+    scale = Scale.of(tree, names)
     return {
-        "|".join(sorted(behind(word, names))): word
+        scale.core_word(word): word
         for queue in tree.queues
-        for word, _ in (*(queue.guarantee or ()), *queue.limit)
+        for quota in (
+            *(guaranteed(tree, queue, scale), queue.limit),
+            *(queue.borrow, queue.lend, queue.placeable),
+        )
+        for word, _ in quota
     }
 
 
-class _Grants:
-    """Judges what queues are granted, from the root down."""
-
-    def __init__(
-        self, queues: Mapping[str, Queue], sources: Mapping[str, Source], names: Names
-    ) -> None:
-        self._queues = queues
-        self._sources = sources
-        self._names = names
-        self._children: dict[str, list[str]] = {}
-        for name, queue in queues.items():
-            self._children.setdefault(queue.parent, []).append(name)
-
-    def tree(self) -> QueueTree:
-        ordered: list[Queue] = []
-        pending = list(self._children[""])
-        types: dict[str, tuple[WorkloadType, ...]] = {"": tuple(WorkloadType)}
-        while pending:
-            name = pending.pop(0)
-            queue = self._queues[name]
-            types[name] = self._types(queue, types[queue.parent])
-            ordered.append(replace(queue, types=types[name]))
-            self._check_guarantees(queue)
-            self._check_limit(queue)
-            if queue.namespaces is not None and name in self._children:
-                below = ", ".join(self._children[name])
-                self._sources[name].complain(
-                    ("spec", "namespaces"),
-                    f"work waits in leaves of the tree, and {name} is above {below}; write"
-                    " namespaces there",
-                )
-            pending += self._children.get(name, ())
-        return QueueTree(tuple(ordered))
-
-    def _types(self, queue: Queue, granted: tuple[WorkloadType, ...]) -> tuple[WorkloadType, ...]:
-        if not queue.types:
-            return granted
-        beyond = [each for each in queue.types if each not in granted]
-        if beyond:
-            self._sources[queue.name].complain(
-                ("spec", "types"),
-                f"{queue.parent} grants {', '.join(granted)}, not {', '.join(beyond)}; write some"
-                " of those",
-            )
-        return queue.types
-
-    def _guaranteed(self, queue: Queue) -> Quota:
-        """What a queue is guaranteed: as written, or else what its children are together."""
-        if queue.guarantee is not None:
-            return queue.guarantee
-        below = (self._guaranteed(self._queues[n]) for n in self._children.get(queue.name, ()))
-        return tuple(sorted(total(below).items()))
-
-    def _check_guarantees(self, queue: Queue) -> None:
-        """Note where the children of a queue are guaranteed more than it is."""
-        if queue.guarantee is None:
-            return
-        shares: dict[str, list[tuple[str, int]]] = {}
-        for child in self._children.get(queue.name, ()):
-            for word, devices in self._guaranteed(self._queues[child]):
-                above = self._above(word, queue.guarantee)
-                if above is not None:
-                    shares.setdefault(above, []).append((child, devices))
-                elif devices:
-                    self._sources[child].complain(
-                        ("spec", "guarantee", word),
-                        f"{queue.name} is guaranteed no {word} that it could pass on; it has"
-                        f" {_shown(queue.guarantee)}",
-                    )
-        for word, parts in shares.items():
-            summed = sum(devices for _, devices in parts)
-            if summed > dict(queue.guarantee)[word]:
-                self._sources[queue.name].complain(
-                    ("spec", "guarantee", word),
-                    f"its children are guaranteed {_sum(parts)} = {summed:,}, and {queue.name} only"
-                    f" {dict(queue.guarantee)[word]:,}; raise it to {summed:,} or lower theirs",
-                )
-
-    def _check_limit(self, queue: Queue) -> None:
-        """Note where a queue may use less than it, or what is below it, is guaranteed."""
-        guaranteed = self._guaranteed(queue)
-        for word, limit in queue.limit:
-            within = [
-                (each, devices)
-                for each, devices in guaranteed
-                if behind(each, self._names) <= behind(word, self._names)
-            ]
-            summed = sum(devices for _, devices in within)
-            if summed > limit:
-                shown = f"{_sum(within)} = {summed:,}" if len(within) > 1 else _sum(within)
-                self._sources[queue.name].complain(
-                    ("spec", "limit", word),
-                    f"is {limit:,}, less than the guarantee {shown}; raise it to {summed:,} or"
-                    " lower the guarantee",
-                )
-
-    def _above(self, word: str, quota: Quota) -> str | None:
-        """The word of a quota that covers another one."""
-        for above, _ in quota:
-            if behind(word, self._names) <= behind(above, self._names):
-                return above
-        return None
-
-
-def _sum(parts: Sequence[tuple[str, int]]) -> str:
-    return " + ".join(f"{name} {devices:,}" for name, devices in parts)
-
-
-def _shown(quota: Quota) -> str:
-    return ", ".join(f"{word}: {devices:,}" for word, devices in quota) or "none"
+def _shortest(above: Times, written: Times) -> Times:
+    """Of times by type on the path to the root, the shortest of each."""
+    shortest = dict(above)
+    for type_, time_us in written:
+        shortest[type_] = min(time_us, shortest.get(type_, time_us))
+    return tuple(sorted(shortest.items()))

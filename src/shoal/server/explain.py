@@ -15,7 +15,7 @@ from shoal.core.world import Entry, State
 from shoal.loop.story import Life
 from shoal.model.fractions import UNIT
 from shoal.model.verdict import Obstacle, OverQuota, Verdict
-from shoal.objects.queues import behind
+from shoal.objects.quotas import behind
 from shoal.server.models import (
     CandidateView,
     ExplanationView,

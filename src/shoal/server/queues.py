@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from shoal.core.world import State
 from shoal.model.fractions import UNIT
 from shoal.model.queue import Queue, QueueTree, Quota, total
-from shoal.objects.queues import behind
+from shoal.objects.quotas import behind
 from shoal.server.models import AcceleratorUse, QueueView, QuotaView, words
 from shoal.server.standing import Look, devices_of
 

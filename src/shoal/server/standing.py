@@ -15,7 +15,7 @@ from shoal.model.fractions import UNIT, charge_units, fraction_up
 from shoal.model.node import Device, Leaf
 from shoal.model.workload import Workload
 from shoal.objects.files import Written
-from shoal.objects.queues import Names, names_of
+from shoal.objects.quotas import Names, names_of
 from shoal.objects.tree import words_of
 from shoal.texts.language import Language
 
