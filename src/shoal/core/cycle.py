@@ -4,18 +4,24 @@ It reads as a narrative of numbered phases. It speculates on the fleet's journal
 its start, so the world is the same before and after; the decisions become state as events.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shoal.core.board import Board
 from shoal.core.budget import Budget
-from shoal.core.decisions import Decision, Retract, Start, Wait
+from shoal.core.clearing import Clearing, NoRoom, Room
+from shoal.core.decisions import Decision, Evict, Freeze, GiveUp, Reserve, Retract, Start, Wait
+from shoal.core.entry import Entry
 from shoal.core.events import Examined
+from shoal.core.evictions import most_evictions
+from shoal.core.keeping import free, lost, trouble
 from shoal.core.order import Head, Heads
 from shoal.core.policies import Policy
 from shoal.core.quota import Refusal, start_within_quota
+from shoal.core.tenants import charges_of
+from shoal.core.victims import Victim, lost_device_us
 from shoal.core.waiting import Group
 from shoal.core.world import World
-from shoal.model.verdict import Verdict
+from shoal.model.verdict import Reason, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +35,8 @@ class Cycle:
     decisions: tuple[Decision, ...]
     examined: tuple[Examined, ...]
     complete: bool
+    look_again_us: int | None = None
+    """When time alone may change something, if nothing happens before."""
 
 
 def cycle(world: World, policy: Policy, now_us: int, seed: int, budget: Budget) -> Cycle:
@@ -41,12 +49,13 @@ def cycle(world: World, policy: Policy, now_us: int, seed: int, budget: Budget) 
     world.tenants.speculate()
     try:
         run.retract_failed_starts()  # 1
-        run.start_what_fits()  # 2
-        run.answer_newcomers()  # 3
+        run.start_where_places_are_kept()  # 2
+        run.start_what_fits()  # 3
+        run.answer_newcomers()  # 4
     finally:
         world.fleet.rollback(start)
         world.tenants.end_speculation()
-    return Cycle(tuple(run.decisions), tuple(run.examined), run.complete)
+    return Cycle(run.decided(), tuple(run.examined), run.complete, run.look_again_us())
 
 
 class _Run:
@@ -57,8 +66,16 @@ class _Run:
         self._board = board
         self._now_us = now_us
         self._budget = budget
+        self._clearing = Clearing(world, board, now_us, budget)
+        self._due = dict.fromkeys(world.waiting.due(now_us))
+        """Sleeping groups whose time has come."""
+        self._evicts: dict[str, Evict] = {}
+        """Evictions by workload: what goes of it in one cycle goes together."""
         self._fresh = dict(world.waiting.fresh)
         """Rows that have gained room since the last complete cycle, or gain it in this one."""
+        self._evicted = 0
+        """Workloads that this cycle evicts whole."""
+        self._frozen = False
         self._settled: set[str] = set()
         """Who waited and was started, or told why not, in this cycle."""
         self.decisions: list[Decision] = []
@@ -79,15 +96,34 @@ class _Run:
             self.decisions.append(Retract(f"retract/{uid}/{entry.attempt}", uid, entry.failed_on))
             self.complete = False
 
+    def start_where_places_are_kept(self) -> None:
+        """2. Start workloads whose places are free now; give up places that are kept in vain."""
+        world = self._world
+        for uid in tuple(world.reserving):
+            entry = world.entries[uid]
+            reservation = entry.reserved
+            if reservation is None:
+                continue
+            if not lost(world.fleet, reservation) and free(world, entry, reservation):
+                placements = reservation.placements
+                self.decisions.append(Start(f"start/{uid}/{entry.attempt + 1}", uid, placements))
+                continue
+            reason = trouble(world, reservation)
+            if reason is not None:
+                key = f"give-up/{uid}/{entry.attempt}/{self._now_us}"
+                self.decisions.append(GiveUp(key, uid, reason))
+                self.complete = False
+
     def start_what_fits(self) -> None:
-        """2. Look at groups in the order of their first members, and start what fits.
+        """3. Look at groups in the order of their first members, and start what fits.
 
         These are the groups that are awake, and the sleepers for whom nodes have gained enough
-        room. A group that starts one member is looked at again in the place of the next; where one
-        member finds no place the others would not find it either.
+        room, or whose time has come. A group that starts one member is looked at again in the place
+        of the next; where one member finds no place the others would not find it either. What does
+        not fit may make others go, whose places are then kept for it.
         """
         world = self._world
-        sleepers = world.sleepers_for(self._fresh)
+        sleepers = world.sleepers_for(self._fresh) | self._due
         heads = Heads(world.tenants)
         for group in (*world.waiting.awake, *sleepers):
             heads.push(Head(group.members[0], group, 0))
@@ -99,7 +135,7 @@ class _Run:
                 self.complete = False
                 return
             if self._try_to_start(group, head.member):
-                sleepers = world.sleepers_for(self._fresh)
+                sleepers = world.sleepers_for(self._fresh) | self._due
                 heads.changed(group.key[0])
                 if head.member + 1 < len(group.members):
                     heads.push(Head(group.members[head.member + 1], group, head.member + 1))
@@ -109,23 +145,134 @@ class _Run:
         entry = self._world.entries[uid]
         found = start_within_quota(self._world, self._board, entry, group, self._budget)
         if isinstance(found, Refusal):
-            self._let_wait(group, index, found)
+            room = self._make_room(entry, group, found)
+            if isinstance(room, Room):
+                return True
+            self._let_wait(group, index, found, room)
             return False
         self.decisions.append(Start(f"start/{uid}/{entry.attempt + 1}", uid, found))
         self._settled.add(uid)
         return True
 
-    def _let_wait(self, group: Group, index: int, found: Refusal) -> None:
+    def _make_room(self, entry: Entry, group: Group, found: Refusal) -> Room | NoRoom:
+        """Evict others for a workload, if it has a right to that, and keep their places for it."""
+        world = self._world
+        over = found.verdict.over_quota
+        if over is not None and over.reason is not Reason.LIMIT:
+            return NoRoom(hungry=False)
+        room = self._clearing.find(entry, group)
+        if isinstance(room, NoRoom):
+            return room
+        if not self._may_evict(sum(1 for victim in room.victims if not victim.spared)):
+            return NoRoom(hungry=True)
+        self._clearing.take(room)
+        uid = entry.workload.uid
+        reason = Reason.PREEMPTION
+        for victim in room.victims:
+            if victim.entry.workload.queue != entry.workload.queue:
+                reason = Reason.RECLAIM
+            self._evict(victim, entry, exact=room.exact)
+        for placement in room.placements:
+            request = entry.request_of(placement.pod)
+            world.fleet.take(request, placement)
+            world.charge(entry, placement.pod, charges_of(world.fleet, request, placement), 1)
+        key = f"reserve/{uid}/{entry.attempt + 1}/{self._now_us}"
+        evicted = tuple(dict.fromkeys(victim.uid for victim in room.victims))
+        self.decisions.append(Reserve(key, uid, room.placements, None, evicted, reason))
+        self._settled.add(uid)
+        return room
+
+    def _may_evict(self, workloads: int) -> bool:
+        """Return whether so many more may be evicted; where they may not, freeze evictions."""
+        world = self._world
+        if world.evictions.frozen or self._frozen:
+            return False
+        before = world.evictions.lately(self._now_us) + self._evicted
+        most = most_evictions(sum(len(uids) for uids in world.holders.values()))
+        if before + workloads <= most:
+            self._evicted += workloads
+            return True
+        self._freeze(Reason.TOO_MANY_EVICTIONS, before + workloads, most)
+        return False
+
+    def _freeze(self, reason: Reason, evictions: int, most: int) -> None:
+        self._frozen = True
+        key = f"freeze/{self._now_us}"
+        self.decisions.append(Freeze(key, evictions, most, reason))
+
+    def _evict(self, victim: Victim, asker: Entry, *, exact: bool) -> None:
+        """End pods to make room."""
+        world, entry, uid = self._world, victim.entry, victim.uid
+        for pod in victim.pods:
+            world.charge(entry, pod, entry.charges[pod], -1)
+        reclaimed = entry.workload.queue != asker.workload.queue
+        evict = Evict(
+            f"evict/{uid}/{entry.attempt}/{victim.pods[0]}",
+            uid,
+            victim.pods,
+            (asker.workload.uid,),
+            lost_device_us(victim.cost),
+            exact,
+            world.tenants.grace_us(entry.workload),
+            Reason.RECLAIM if reclaimed else Reason.PREEMPTION,
+        )
+        before = self._evicts.get(uid)
+        if before is not None:
+            evict = replace(
+                before,
+                pods=tuple(sorted({*before.pods, *evict.pods})),
+                for_=tuple(dict.fromkeys((*before.for_, *evict.for_))),
+                lost_device_us=before.lost_device_us + evict.lost_device_us,
+                exact=before.exact and exact,
+            )
+        self._evicts[uid] = evict
+
+    def _let_wait(self, group: Group, index: int, found: Refusal, room: NoRoom) -> None:
         """Tell those of a group whom that is news, from its member `index` on, why they wait."""
         uids = tuple(uid for _, _, uid in group.members[index:])
-        self.examined.append(Examined(uids[0], found.missing_pods, found.blocked_at))
+        self.examined.append(
+            Examined(
+                uids[0],
+                found.missing_pods,
+                self._blocked_at(group, found),
+                room.hungry,
+                room.again_us,
+            )
+        )
         if group.verdict is None or group.verdict.cause != found.verdict.cause:
             self._tell(uids, found.verdict)
         else:
             self._answer(group, found.verdict)
 
+    def _blocked_at(self, group: Group, found: Refusal) -> str:
+        """Return the queue that has to hold less for another look; see `events.Examined`.
+
+        Whatever ends below a guarantee may give back a right to it.
+        """
+        tenants = self._world.tenants
+        path = tenants.path(group.key[0])
+        names = self._world.fleet.accelerators()
+        guaranteed = [at for at in path if any(tenants.guarantee(at, name).units for name in names)]
+        known = [at for at in (found.blocked_at, *guaranteed) if at in path]
+        return max(known, key=path.index, default=found.blocked_at)
+
+    def decided(self) -> tuple[Decision, ...]:
+        """Return the decisions. Those who go come before those who start, as the quota is one."""
+        return (*self._evicts.values(), *self.decisions)
+
+    def look_again_us(self) -> int | None:
+        """Return when time alone may change the answer to somebody."""
+        times_us = [examined.again_us for examined in self.examined]
+        looked_at = {examined.uid for examined in self.examined}
+        times_us += [
+            group.again_us
+            for group in self._world.waiting.timed()
+            if looked_at.isdisjoint(uid for _, _, uid in group.members)
+        ]
+        return min((at_us for at_us in times_us if at_us is not None), default=None)
+
     def answer_newcomers(self) -> None:
-        """3. Tell those who joined a sleeping group that was not looked at what it was told."""
+        """4. Tell those who joined a sleeping group that was not looked at what it was told."""
         for group in sorted(self._world.waiting.unanswered, key=lambda group: group.members[0]):
             if group.asleep and group.verdict is not None:
                 self._answer(group, group.verdict)

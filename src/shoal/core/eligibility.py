@@ -139,6 +139,13 @@ def dynamic_tests(
             yield reason, _devices_with(fleet, rows, fits) >= request.devices.count
 
 
+def fits_on(fleet: Fleet, shape: Shape, row: int) -> bool:
+    """Return whether a row has room for a pod; whether it may run there at all is not asked."""
+    rows = np.array([row], dtype=np.intp)
+    fits = fitting_leaves(fleet, shape, rows)
+    return all(bool(passed[0]) for _, passed in dynamic_tests(fleet, shape, rows, fits))
+
+
 def fitting_leaves(fleet: Fleet, shape: Shape, rows: Rows) -> BoolArray | None:
     """Return for rows x columns which leaves could serve the pod.
 

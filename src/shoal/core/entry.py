@@ -33,6 +33,7 @@ class Entry:
         "reserved",
         "started",
         "waits_since_us",
+        "was_evicted",
         "workload",
     )
 
@@ -53,6 +54,8 @@ class Entry:
         self.evicting: dict[int, bool] = {}
         """Pods that are being evicted, and whether they are charged no longer: that is so as long
         as places are kept for whoever they were evicted for."""
+        self.was_evicted = False
+        """Whether it was ever evicted; it then causes no preemption any more."""
         self.evictions_us: tuple[int, ...] = ()
         """When it was evicted by the bounds of preemption, within the last day."""
         self.failed_on: str | None = None

@@ -256,6 +256,7 @@ class WorkloadRestored:
     checkpoint_us: int | None = None
     evicting: tuple[int, ...] = ()
     resting: tuple[int, ...] = ()
+    was_evicted: bool = False
     evictions_us: tuple[int, ...] = ()
     reserved: Reservation | None = None
 

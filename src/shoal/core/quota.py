@@ -43,11 +43,11 @@ def start_within_quota(
             return _over(tenants, entry, OverQuota(Reason.NO_QUEUE, queue))
         barred = _barred(world, queue, group)
     while True:
-        shapes = tuple(_without(world, shape, barred) for shape in group.shapes)
+        shapes = tuple(without(world, shape, barred) for shape in group.shapes)
         left = tuple(shape for shape in shapes if shape is not None)
         if len(left) < len(shapes):
             return _over(tenants, entry, barred[min(barred)])
-        found = _try(world, board, entry, left, budget)
+        found = place_and_charge(world, board, entry, left, budget)
         if isinstance(found, OverQuota):
             for accelerator in found.accelerators.split("|"):
                 barred[accelerator] = found
@@ -65,7 +65,7 @@ def _barred(world: World, queue: str, group: Group) -> dict[str, OverQuota]:
         least = [
             _least_units(shape.request.devices)
             for shape in group.shapes
-            if _wants(shape.request.devices, accelerator)
+            if wants(shape.request.devices, accelerator)
         ]
         over = world.tenants.over_limit(queue, accelerator, min(least)) if least else None
         if over is not None:
@@ -73,12 +73,12 @@ def _barred(world: World, queue: str, group: Group) -> dict[str, OverQuota]:
     return barred
 
 
-def _without(world: World, shape: Shape, barred: Collection[str]) -> Shape | None:
+def without(world: World, shape: Shape, barred: Collection[str]) -> Shape | None:
     """Return a shape that asks for none of these accelerators, None where none is left to ask."""
     if not barred:
         return shape
     devices = shape.request.devices
-    wanted = [name for name in world.fleet.accelerators() if _wants(devices, name)]
+    wanted = [name for name in world.fleet.accelerators() if wants(devices, name)]
     left = tuple(name for name in wanted if name not in barred)
     if len(left) == len(wanted):
         return shape
@@ -87,10 +87,13 @@ def _without(world: World, shape: Shape, barred: Collection[str]) -> Shape | Non
     return world.shape_of(replace(shape.request, devices=replace(devices, accelerators=left)))
 
 
-def _try(
+def place_and_charge(
     world: World, board: Board, entry: Entry, shapes: tuple[Shape, ...], budget: Budget
 ) -> tuple[Placement, ...] | NoPlace | OverQuota:
-    """Place and charge a workload, and undo both where that breaks a rule of its queues."""
+    """Place and charge every pod of a workload, or none where that breaks a rule of its queues.
+
+    `shapes` are those of its pod sets; world and tenants must be speculating.
+    """
     fleet, tenants, workload = world.fleet, world.tenants, entry.workload
     checkpoint, charged = fleet.journal.checkpoint(), tenants.speculated
     found = place(fleet, board, workload, shapes, entry.refused, budget)
@@ -133,7 +136,8 @@ def _over(tenants: Tenants, entry: Entry, over: OverQuota) -> Refusal:
     return Refusal(verdict, None, blocked_at)
 
 
-def _wants(devices: DeviceRequest, accelerator: str) -> bool:
+def wants(devices: DeviceRequest, accelerator: str) -> bool:
+    """Return whether an accelerator would do."""
     return devices.count > 0 and (not devices.accelerators or accelerator in devices.accelerators)
 
 

@@ -41,6 +41,7 @@ def snapshot(world: "World", at_us: int) -> Iterator[ev.Event]:
             checkpoint_us=entry.checkpoint_us,
             evicting=tuple(sorted(entry.evicting)),
             resting=tuple(sorted(pod for pod in entry.evicting if entry.rests(pod))),
+            was_evicted=entry.was_evicted,
             evictions_us=entry.evictions_us,
             reserved=entry.reserved,
         )
@@ -105,6 +106,7 @@ def _restore_workload(world: "World", event: ev.WorkloadRestored) -> None:
     times_us = event.since_us or (event.at_us,) * len(event.started)
     entry.started.update(zip(event.started, times_us, strict=True))
     entry.checkpoint_us = event.checkpoint_us
+    entry.was_evicted = event.was_evicted
     entry.evictions_us = event.evictions_us
     for pod in event.evicting:
         entry.evicting[pod] = pod in event.resting

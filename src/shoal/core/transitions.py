@@ -98,8 +98,10 @@ def _evict(world: "World", decision: Evict, at_us: int) -> None:
         entry.evicting[pod] = bool(decision.for_)
         if decision.for_:
             world.charge(entry, pod, entry.charges[pod], -1)
+    entry.was_evicted = True
     world.quota_on(entry)
-    world.evictions.happened(at_us)
+    if any(not entry.spared(pod) for pod in decision.pods):
+        world.evictions.happened(at_us)
     if decision.reason is Reason.PREEMPTION:
         entry.evictions_us = (
             *(each for each in entry.evictions_us if each > at_us - DAY_US),

@@ -52,6 +52,8 @@ class World:
         self.evictions = Evictions()
         self.failed: dict[str, None] = {}
         """Workloads whose start has to be retracted."""
+        self.holders: dict[str, dict[str, None]] = {}
+        """Workloads that hold something, by queue."""
         self.reserving: dict[str, None] = {}
         """Workloads that places are kept for."""
         self.refused_on: dict[str, set[str]] = {}
@@ -336,6 +338,7 @@ class World:
         """Forget a workload."""
         uid = entry.workload.uid
         del self.entries[uid]
+        self._holds_nothing(entry)
         self.failed.pop(uid, None)
         for node in sorted(entry.refused):
             self.refused_on[node].discard(uid)
@@ -344,6 +347,7 @@ class World:
         self, entry: Entry, placement: Placement, charges: tuple[Charge, ...] | None = None
     ) -> None:
         """Let a workload hold a place, and charge it; `charges` says what, if it is known."""
+        self.holders.setdefault(entry.workload.queue, {})[entry.workload.uid] = None
         request = entry.request_of(placement.pod)
         self.fleet.take(request, placement)
         entry.held[placement.pod] = placement
@@ -427,8 +431,16 @@ class World:
         reserving = (self.entries[each] for each in self.reserving)
         return [e for e in reserving if e.reserved is not None and uid in e.reserved.evicted]
 
+    def _holds_nothing(self, entry: Entry) -> None:
+        holders = self.holders.get(entry.workload.queue)
+        if holders is not None:
+            holders.pop(entry.workload.uid, None)
+            if not holders:
+                del self.holders[entry.workload.queue]
+
     def wait_anew(self, entry: Entry, at_us: int) -> None:
         """Let a workload wait again that has lost what it held."""
+        self._holds_nothing(entry)
         entry.started.clear()
         entry.evicting.clear()
         entry.checkpoint_us = None

@@ -1,0 +1,69 @@
+"""Places that are kept for workloads: whether they are still there, and whether they are free."""
+
+from shoal.core.entry import Entry
+from shoal.core.fleet import Fleet
+from shoal.core.reservation import Reservation
+from shoal.core.world import World
+from shoal.model.verdict import Reason
+
+
+def lost(fleet: Fleet, reservation: Reservation) -> bool:
+    """Return whether a place is gone: its node or device is, or takes no new pods."""
+    for placement in reservation.placements:
+        row = fleet.row_of.get(placement.node)
+        if row is None or not fleet.present[row] or fleet.cordoned[row]:
+            return True
+        for leaf in placement.leaves:
+            if leaf not in fleet.leaves[row]:
+                return True
+            if not fleet.leaf_tenants[row, fleet.leaves[row].index(leaf)]:
+                return True
+    return False
+
+
+def free(world: World, entry: Entry, reservation: Reservation) -> bool:
+    """Return whether nobody is left in the places of a workload; it is booked there itself.
+
+    What is only kept for others does not count.
+    """
+    fleet = world.fleet
+    nodes = {placement.node for placement in reservation.placements}
+    checkpoint = fleet.journal.checkpoint()
+    try:
+        for uid in world.reserving:
+            other = world.entries[uid]
+            if other is entry or other.reserved is None:
+                continue
+            for placement in other.reserved.placements:
+                if placement.node in nodes:
+                    fleet.give_back(other.request_of(placement.pod), placement)
+        return all(_nothing_owed(fleet, p.node, p.leaves) for p in reservation.placements)
+    finally:
+        fleet.rollback(checkpoint)
+
+
+def _nothing_owed(fleet: Fleet, node: str, leaves: tuple[str, ...]) -> bool:
+    row = fleet.row_of[node]
+    if min(fleet.cpu_free[row], fleet.memory_free[row], fleet.pods_free[row]) < 0:
+        return False
+    for leaf in leaves:
+        at = row, fleet.leaves[row].index(leaf)
+        free_there = (
+            fleet.leaf_compute_free[at],
+            fleet.leaf_memory_free[at],
+            fleet.leaf_tenants_free[at],
+        )
+        if min(free_there) < 0 or fleet.leaf_whole_holders[at] > 1:
+            return False
+    return True
+
+
+def trouble(world: World, reservation: Reservation) -> Reason | None:
+    """Return why places are kept in vain, None if they are not."""
+    if lost(world.fleet, reservation):
+        return Reason.PLACE_LOST
+    if reservation.evicted and not any(
+        uid in world.entries and world.entries[uid].evicting for uid in reservation.evicted
+    ):
+        return Reason.NOT_FREED
+    return None

@@ -1,0 +1,171 @@
+"""What could be evicted, what it would cost, and what protects it.
+
+The cost of evicting compares in this order: work lost by non-batch work, work lost in total, the
+number of workloads, their priority. Work lost is what was done since the start or the last
+checkpoint, times the devices it is charged; where a workload never reports a checkpoint, no more
+than its queue's `checkpointInterval`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from shoal.core.entry import Entry
+from shoal.core.evictions import DAY_US
+from shoal.core.world import World
+from shoal.model.fractions import UNIT
+from shoal.model.workload import WorkloadType
+
+HOUR_US = 3_600_000_000
+
+WHOLLY = frozenset({WorkloadType.TRAINING, WorkloadType.BATCH})
+"""Types of work that may be evicted whole. Of inference only what is above the minimum may be; a
+notebook is only evicted where it is idle."""
+
+
+class Cost(NamedTuple):
+    """What evicting costs, in unit microseconds for work; the sum of costs is that of both."""
+
+    lost_by_others: int
+    """Work lost by work that is not batch."""
+    lost: int
+    workloads: int
+    priority: int
+
+    def plus(self, other: "Cost") -> "Cost":
+        """Return the cost of both."""
+        return Cost(*(a + b for a, b in zip(self, other, strict=True)))
+
+
+FREE = Cost(0, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """What could be evicted at once: one pod that its workload can do without, or all of them."""
+
+    entry: Entry
+    pods: tuple[int, ...]
+    spared: bool
+    cost: Cost
+    accelerators: tuple[str, ...]
+    units: int
+
+    @property
+    def uid(self) -> str:
+        """The workload."""
+        return self.entry.workload.uid
+
+    @property
+    def key(self) -> tuple[Cost, str, int]:
+        """The order in which victims are taken: the cheapest first; of one workload, pods last."""
+        return self.cost, self.uid, -self.pods[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """When a workload may be evicted for an asker: never (None), or from then on."""
+
+    from_us: int | None
+
+
+NEVER = Protection(None)
+
+
+def victims_of(world: World, entry: Entry, now_us: int) -> tuple[Victim, ...]:
+    """Return what a workload could be taken apart into, whatever protects it."""
+    going = entry.evicting
+    spared = [pod for pod in sorted(entry.held, reverse=True) if entry.spared(pod)]
+    found = [_victim(world, entry, (pod,), now_us) for pod in spared if pod not in going]
+    whole = tuple(pod for pod in sorted(entry.held) if pod not in going)
+    goes = any(not entry.spared(pod) for pod in going)
+    if whole and entry.workload.type in WHOLLY and not goes:
+        found.append(_victim(world, entry, whole, now_us))
+    return tuple(found)
+
+
+def _victim(world: World, entry: Entry, pods: tuple[int, ...], now_us: int) -> Victim:
+    lost = sum(lost_unit_us(world, entry, pod, now_us) for pod in pods)
+    spared = all(entry.spared(pod) for pod in pods)
+    charges = [charge for pod in pods for charge in entry.charges.get(pod, ())]
+    return Victim(
+        entry,
+        pods,
+        spared,
+        Cost(
+            0 if entry.workload.type is WorkloadType.BATCH else lost,
+            lost,
+            0 if spared else 1,
+            entry.workload.priority,
+        ),
+        tuple(sorted({charge.accelerator for charge in charges})),
+        sum(charge.units for charge in charges),
+    )
+
+
+def lost_unit_us(world: World, entry: Entry, pod: int, now_us: int) -> int:
+    """Return the work that is lost with a pod, in units times microseconds."""
+    began_us = entry.started.get(pod)
+    if began_us is None:
+        return 0
+    saved_us = entry.checkpoint_us
+    lost_us = max(0, now_us - (began_us if saved_us is None else max(began_us, saved_us)))
+    if saved_us is None:
+        queue = world.tenants.tree.get(entry.workload.queue)
+        most = world.tenants.inherited(queue, "checkpoint_interval_us") if queue else None
+        lost_us = lost_us if most is None else min(lost_us, most)
+    return lost_us * sum(charge.units for charge in entry.charges.get(pod, ()))
+
+
+def lost_device_us(cost: Cost) -> int:
+    """Return the work that is lost, in device microseconds, rounded up."""
+    return -(-cost.lost // UNIT)
+
+
+def protection(world: World, entry: Entry, lender: str | None, now_us: int) -> Protection:
+    """Return from when on a workload may be evicted, as far as time and its owner say.
+
+    `lender` is the queue that wants its guarantee back; None for a preemption, to which the bounds
+    of eviction apply as well. On borrowed devices the minimum run is at most what leaves a lender
+    enough of its `reclaimWithin` for the pods to stop.
+    """
+    workload = entry.workload
+    tenants = world.tenants
+    queue = tenants.tree.get(workload.queue)
+    if not workload.recreated or queue is None:
+        return NEVER
+    if lender is None and _beyond_bounds(world, entry, now_us):
+        return NEVER
+    run_us = tenants.inherited(queue, "minimum_run_us") or 0
+    if lender is not None:
+        patient = tenants.tree.get(lender)
+        within_us = patient.reclaim_within_us if patient is not None else 0
+        run_us = min(run_us, max(0, within_us - tenants.grace_us(workload)))
+    began_us = [entry.started[pod] for pod in entry.held if pod in entry.started]
+    return Protection(min(began_us) + run_us if began_us else now_us)
+
+
+def _beyond_bounds(world: World, entry: Entry, now_us: int) -> bool:
+    """Return whether another preemption would exceed a bound of the workload or its queue."""
+    tenants = world.tenants
+    queue = tenants.tree.get(entry.workload.queue)
+    if queue is None:
+        return True
+    most = tenants.inherited(queue, "per_workload_per_day")
+    today = sum(1 for at_us in entry.evictions_us if at_us > now_us - DAY_US)
+    if most is not None and today >= most:
+        return True
+    hours = tenants.inherited(queue, "device_hours_lost_per_day")
+    if hours is None:
+        return False
+    lost = sum(lost_unit_us(world, entry, pod, now_us) for pod in entry.held)
+    lost_us = world.evictions.lost_today(queue.name, now_us) + -(-lost // UNIT)
+    return lost_us > hours * HOUR_US
+
+
+def total(victims: Iterable[Victim]) -> Cost:
+    """Return the cost of evicting all of these."""
+    cost = FREE
+    for victim in victims:
+        cost = cost.plus(victim.cost)
+    return cost

@@ -1,0 +1,215 @@
+"""The cases of evictions, by their ids."""
+
+from dataclasses import replace
+
+from shoal.core import events as ev
+from shoal.core.decisions import Evict
+from shoal.model.queue import EvictionBounds
+from shoal.model.verdict import Reason, Stage
+from shoal.model.workload import Outcome
+from tests.core.build import node
+from tests.core.cases import MINUTE_US, SECOND_US, Case, batch, queue, tree, work
+
+
+def _e01() -> Case:
+    case = Case(
+        [node("n1", 6)],
+        tree(queue("a", 4), queue("b", 2)),
+        stops_us={"b/wB": 10 * SECOND_US, "b/wC": 90 * SECOND_US},
+    )
+    case.submit(work("b/wA", 2))
+    case.to(2)
+    case.submit(work("b/wC", 2))
+    case.to(4)
+    case.submit(work("b/wB", 2))
+    case.to(10)
+    case.submit(work("a/p", 4))
+    return case
+
+
+def test_e01_victims_that_stop_at_different_speeds_do_not_take_turns() -> None:
+    case = _e01()
+    assert sorted(case.evicted) == [("10:00", "b/wB", 12), ("10:00", "b/wC", 16)]
+    case.to("10:30")
+    entry = case.world.entries["b/wB"]
+    assert entry.group is not None
+    assert case.verdict("b/wB").stage is Stage.PLACE
+    case.to(60)
+    assert case.starts("a/p") == ["11:30"]
+    assert len(case.evictions) == 2
+    assert case.starts("b/wA") == ["0:00"]
+    case.run_on()
+
+
+def test_e01_variant_the_asker_is_deleted() -> None:
+    case = _e01()
+    case.to("10:30")
+    case.end("a/p", outcome=Outcome.CANCELLED)
+    assert case.starts("b/wB") == ["4:00", "10:30"]
+    case.to(60)
+    assert len(case.evictions) == 2
+
+
+def test_e02_recreated_pods_in_a_tree_with_a_guarantee_above_the_leaf() -> None:
+    case = Case(
+        [node("n1", 6)],
+        tree(
+            queue("g", 6),
+            replace(queue("main"), parent="g"),
+            queue("x"),
+            queue("y"),
+        ),
+    )
+    case.submit(batch("x/x1", 2), batch("y/y1"))
+    case.to(1)
+    case.submit(batch("y/y2"))
+    case.to(2)
+    case.submit(batch("x/x2", 2))
+    case.to(10)
+    case.submit(work("main/m1"))
+    assert case.evicted == [("10:00", "y/y2", 9)]
+    case.to(20)
+    case.submit(work("main/m2", 2))
+    assert case.evicted[1:] == [("20:00", "x/x2", 36)]
+    assert [case.holds(name) for name in ("x", "y", "main")] == [2000, 1000, 3000]
+    assert case.world.entries["y/y2"].workload.created_us == MINUTE_US
+    case.run_on(1000)
+
+
+def test_e03_no_eviction_unless_the_asker_then_starts() -> None:
+    case = Case([node(f"n{n}", 8) for n in range(1, 5)], tree(queue("q")))
+    for n in range(1, 5):
+        for i in range(6):
+            case.adopt(work(f"q/h{n}{i}", priority=100), f"n{n}")
+    for k in range(1, 9):
+        case.to(k - 1)
+        case.adopt(work(f"q/l{k}"), f"n{(k + 1) // 2}")
+    case.to(10)
+    case.submit(work("q/w8", 8, priority=100))
+    assert case.evictions == []
+    assert case.verdict("q/w8").stage is Stage.PLACE
+    case.to(11)
+    case.submit(work("q/s1", priority=100))
+    assert case.evicted == [("11:00", "q/l8", 4)]
+    assert case.starts("q/s1") == ["11:00"]
+    case.run_on()
+
+
+def test_e04_reclaim_from_an_elastic_gang() -> None:
+    case = Case([node("n1", 4)], tree(queue("hi", 4), queue("lo")))
+    case.submit(work("lo/e", pods=4, minimum=1))
+    case.to(10)
+    case.submit(*(work(f"hi/h{n}") for n in (1, 2, 3)))
+    assert case.evictions == [("10:00", "lo/e", (1, 2, 3))]
+    assert case.evicted == [("10:00", "lo/e", 30)]
+    assert list(case.world.entries["lo/e"].held) == [0]
+    assert [case.starts(f"hi/h{n}") for n in (1, 2, 3)] == [["10:00"]] * 3
+    assert case.world.evictions.lately(case.now_us) == 0
+    case.to(20)
+    case.submit(work("hi/h4"))
+    assert case.evicted[1:] == [("20:00", "lo/e", 20)]
+    assert case.starts("hi/h4") == ["20:00"]
+    assert case.world.entries["lo/e"].group is not None
+    case.run_on()
+    case.end("hi/h1")
+    assert case.starts("lo/e")[1:] == ["21:40"]
+    assert list(case.world.entries["lo/e"].held) == [0]
+
+
+def _e05(devices: int, *names: str) -> Case:
+    case = Case([node("n1", devices)], tree(queue("a", 1), queue("b")))
+    for minute, name in ((0, "v3"), (4, "v2"), (5, "v1")):
+        case.to(minute)
+        if name in names:
+            case.submit(work(f"b/{name}"))
+    case.happen(
+        ev.DisruptionBudgetSet(0, "one", 0, ("b/v1",)),
+        ev.DisruptionBudgetSet(0, "two", 1, ("b/v2",)),
+        ev.DisruptionBudgetSet(0, "three", 1, ("b/v2",)),
+    )
+    case.to(10)
+    case.submit(work("a/p"))
+    return case
+
+
+def test_e05_disruption_budgets_are_seen_before_victims_are_chosen() -> None:
+    case = _e05(3, "v1", "v2", "v3")
+    assert case.evicted == [("10:00", "b/v3", 10)]
+    assert case.starts("a/p") == ["10:00"]
+    case.run_on()
+
+
+def test_e05_variant_a_nobody_may_go() -> None:
+    case = _e05(2, "v1", "v2")
+    assert case.evictions == []
+    case.run_on()
+    case.happen(ev.DisruptionBudgetSet(0, "one", 1, ("b/v1",)))
+    assert [uid for _, uid, _ in case.evictions] == ["b/v1"]
+
+
+def test_e05_variant_b_the_call_is_refused() -> None:
+    case = Case([node("n1", 3)], tree(queue("a", 1), queue("b")), stops_us={"b/v3": 30 * SECOND_US})
+    for minute, name in ((0, "v3"), (4, "v2"), (5, "v1")):
+        case.to(minute)
+        case.submit(work(f"b/{name}"))
+    case.happen(
+        ev.DisruptionBudgetSet(0, "one", 0, ("b/v1",)),
+        ev.DisruptionBudgetSet(0, "two", 1, ("b/v2",)),
+        ev.DisruptionBudgetSet(0, "three", 1, ("b/v2",)),
+    )
+    case.to(10)
+    case.submit(work("a/p"))
+    assert case.evicted == [("10:00", "b/v3", 10)]
+    case._due.clear()
+    case.happen(
+        ev.DisruptionBudgetSet(0, "late", 0, ("b/v3",)), ev.EvictionBlocked(0, "b/v3", 1, 0)
+    )
+    assert case.world.entries["a/p"].group is not None
+    assert case.world.entries["b/v3"].evicting == {}
+    assert case.world.evictions.lost == {}
+    case.run_on()
+    assert len(case.evictions) == 1
+
+
+def _e06(checkpoint: int | None, **bounds: int) -> Case:
+    b = replace(
+        queue("b"), eviction=EvictionBounds(minimum_run_us=bounds.get("minimum", 0) * MINUTE_US)
+    )
+    a = queue("a", 2, reclaim_within_us=bounds.get("within", 10) * MINUTE_US)
+    case = Case([node("n1", 4)], tree(a, b))
+    case.submit(work("b/old", 2))
+    case.to(50)
+    case.submit(work("b/new", 2))
+    case.to(58)
+    if checkpoint is not None:
+        case.happen(ev.CheckpointReported(0, "b/old", checkpoint * MINUTE_US))
+    case.to(60)
+    case.submit(work("a/p", 2))
+    return case
+
+
+def test_e06_the_victim_is_the_one_that_loses_least() -> None:
+    case = _e06(58)
+    assert case.evicted == [("60:00", "b/old", 4)]
+    assert case.seen[-1].at_us == 60 * MINUTE_US
+
+
+def test_e06_variant_a_no_checkpoint() -> None:
+    case = _e06(None)
+    assert case.evicted == [("60:00", "b/new", 20)]
+
+
+def test_e06_variant_b_protection_is_the_smaller_of_minimum_run_and_reclaim_within() -> None:
+    case = _e06(None, minimum=30, within=0)
+    assert case.evicted == [("60:00", "b/new", 20)]
+    case = _e06(None, minimum=30, within=30)
+    assert case.evictions == []
+    case.to(90)
+    assert case.evicted == [("80:00", "b/new", 60)]
+    assert case.starts("a/p") == ["80:00"]
+
+
+def test_what_was_evicted_is_recorded_with_whom_it_was_for() -> None:
+    case = _e06(None)
+    evicts = [seen.decision for seen in case.seen if isinstance(seen.decision, Evict)]
+    assert [(e.for_, e.exact, e.reason) for e in evicts] == [(("a/p",), True, Reason.RECLAIM)]
