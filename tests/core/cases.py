@@ -1,4 +1,4 @@
-"""Cases in virtual time: what a case file of trouble elsewhere says, as a world that is decided upon.
+"""Cases in virtual time: what a case says happens to a world that is decided upon.
 
 Times are minutes since the case began, as the case files write them: `10` or `10:30`. There is a
 cycle whenever something happened, and whenever the last one asked to look again.
@@ -108,6 +108,7 @@ class Case:
         """A workload is found running, a pod on each of these nodes."""
         placements = []
         fleet = self.world.fleet
+        made = replace(workload, created_us=self.now_us)
         for pod, name in enumerate(nodes):
             count = workload.pod_sets[0].request.devices.count
             row = fleet.row_of[name]
@@ -117,7 +118,6 @@ class Case:
                 if fleet.leaf_tenants_free[row, column] == fleet.leaf_tenants[row, column]
             ]
             placements.append(Placement(pod, name, tuple(leaves[:count])))
-            made = replace(workload, created_us=self.now_us)
         self.feed(ev.WorkloadAdopted(self.now_us, made, tuple(placements)))
 
     def end(self, *uids: str, outcome: Outcome = Outcome.COMPLETED) -> None:

@@ -27,27 +27,39 @@ def place(
     shapes: tuple[Shape, ...],
     refused: frozenset[str],
     budget: Budget,
+    *,
+    needed_only: bool = False,
 ) -> tuple[Placement, ...] | NoPlace:
     """Place every pod of a workload on the journal, or none; the fleet must be speculating.
 
-    Pod sets that are hardest to place go first.
+    Pod sets that are hardest to place go first. Pods that the workload can do without come after
+    all others, as many as there is room for; `needed_only` leaves them out.
     """
     checkpoint = fleet.journal.checkpoint()
     placements: list[Placement] = []
-    for index in hardest_first(shapes):
-        pod_set, shape = workload.pod_sets[index], shapes[index]
-        number = sum(s.count for s in workload.pod_sets[:index])
-        for pod in range(number, number + pod_set.count):
+
+    def put(index: int, numbers: range) -> bool:
+        """Place pods of one pod set, by their numbers there, until one finds no place."""
+        shape, first = shapes[index], sum(s.count for s in workload.pod_sets[:index])
+        for number in numbers:
             budget.spend()
             found = board.best(shape, workload.uid, refused)
             if found is None:
-                no_place = _no_place(fleet, workload, shape, refused, len(placements))
-                fleet.rollback(checkpoint)
-                return no_place
+                return False
             row, leaves = found
-            placement = Placement(pod, fleet.names[row], leaves)
+            placement = Placement(first + number, fleet.names[row], leaves)
             fleet.take(shape.request, placement)
             placements.append(placement)
+        return True
+
+    order = hardest_first(shapes)
+    for index in order:
+        if not put(index, range(workload.pod_sets[index].needed)):
+            no_place = _no_place(fleet, workload, shapes[index], refused, len(placements))
+            fleet.rollback(checkpoint)
+            return no_place
+    for index in () if needed_only else order:
+        put(index, range(workload.pod_sets[index].needed, workload.pod_sets[index].count))
     fleet.journal.keep()
     placements.sort(key=lambda placement: placement.pod)
     return tuple(placements)
@@ -56,7 +68,7 @@ def place(
 def _no_place(
     fleet: Fleet, workload: Workload, shape: Shape, refused: frozenset[str], placed: int
 ) -> NoPlace:
-    pods = sum(pod_set.count for pod_set in workload.pod_sets)
+    pods = sum(pod_set.needed for pod_set in workload.pod_sets)
     wakes = [Wake.CAPACITY, Wake.NODES]
     if any(pod_set.request.mask for pod_set in workload.pod_sets):
         wakes.append(Wake.MASK)

@@ -92,11 +92,28 @@ def place_and_charge(
 ) -> tuple[Placement, ...] | NoPlace | OverQuota:
     """Place and charge every pod of a workload, or none where that breaks a rule of its queues.
 
-    `shapes` are those of its pod sets; world and tenants must be speculating.
+    `shapes` are those of its pod sets; world and tenants must be speculating. Where a rule leaves
+    no room for all of an elastic gang, it starts with the pods that it needs.
     """
+    found = _place_and_charge(world, board, entry, shapes, budget, needed_only=False)
+    elastic = any(pod_set.needed < pod_set.count for pod_set in entry.workload.pod_sets)
+    if isinstance(found, OverQuota) and elastic:
+        return _place_and_charge(world, board, entry, shapes, budget, needed_only=True)
+    return found
+
+
+def _place_and_charge(
+    world: World,
+    board: Board,
+    entry: Entry,
+    shapes: tuple[Shape, ...],
+    budget: Budget,
+    *,
+    needed_only: bool,
+) -> tuple[Placement, ...] | NoPlace | OverQuota:
     fleet, tenants, workload = world.fleet, world.tenants, entry.workload
     checkpoint, charged = fleet.journal.checkpoint(), tenants.speculated
-    found = place(fleet, board, workload, shapes, entry.refused, budget)
+    found = place(fleet, board, workload, shapes, entry.refused, budget, needed_only=needed_only)
     over: OverQuota | None = None
     if not isinstance(found, NoPlace) and tenants.tree.queues:
         asked: Counter[str] = Counter()
@@ -128,7 +145,7 @@ def _blocked_at(tenants: Tenants, queue: str, broken: Iterable[OverQuota]) -> st
 
 
 def _over(tenants: Tenants, entry: Entry, over: OverQuota) -> Refusal:
-    pods = sum(pod_set.count for pod_set in entry.workload.pod_sets)
+    pods = sum(pod_set.needed for pod_set in entry.workload.pod_sets)
     unknown = over.reason is Reason.NO_QUEUE
     wake = Wake.QUEUES if unknown else Wake.QUOTA
     verdict = Verdict(Stage.QUOTA, (), 0, pods, (wake,), over)

@@ -20,8 +20,8 @@ from shoal.core.shape import Shape
 from shoal.model.verdict import Verdict
 from shoal.model.workload import Workload
 
-GroupKey = tuple[str, tuple[tuple[Shape, int], ...], frozenset[str]]
-"""Queue, shape and count of each pod set, and the nodes that refused the workload."""
+GroupKey = tuple[str, tuple[tuple[Shape, int, int], ...], frozenset[str]]
+"""Queue; shape, count and needed pods of each pod set; the nodes that refused the workload."""
 
 Order = tuple[int, int, str]
 
@@ -59,14 +59,14 @@ class Group:
 
     def __init__(self, key: GroupKey, slot: int) -> None:
         self.key = key
-        self.shapes = tuple(shape for shape, _ in key[1])
+        self.shapes = tuple(shape for shape, _, _ in key[1])
         """One for each pod set."""
         self.accelerators = tuple(
             sorted({name for shape in self.shapes for name in shape.request.devices.accelerators})
         )
         """Those that its pod sets name; none where any will do."""
-        self.pods = sum(count for _, count in key[1])
-        """How many a workload of the group has."""
+        self.pods = sum(needed for _, _, needed in key[1])
+        """How many of a workload of the group have to start."""
         self.members: list[Order] = []
         """In order; never empty while the group exists."""
         self.asleep = False

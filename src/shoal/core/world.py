@@ -377,8 +377,9 @@ class World:
     def wait(self, entry: Entry) -> None:
         """Let a workload wait in its group."""
         workload = entry.workload
-        counts = (pod_set.count for pod_set in workload.pod_sets)
-        shapes = zip(self.shapes_of(workload), counts, strict=True)
+        counts = [pod_set.count for pod_set in workload.pod_sets]
+        needed = [pod_set.needed for pod_set in workload.pod_sets]
+        shapes = zip(self.shapes_of(workload), counts, needed, strict=True)
         entry.group = self.waiting.add(workload, (workload.queue, tuple(shapes), entry.refused))
 
     def wait_no_more(self, entry: Entry) -> None:
