@@ -29,9 +29,13 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """Decide, or decide nothing any more."""
+    """Decide, or decide nothing any more; `by` is who wants it.
+
+    To decide again lets frozen evictions go on too.
+    """
 
     acts: bool
+    by: str = ""
 
 
 Ask = Submit | Cancel | Act

@@ -4,6 +4,8 @@ from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field
 
+from shoal.core.decisions import Decision, Evict
+
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds of the buckets of a histogram."""
 
@@ -35,6 +37,10 @@ class LoopMetrics:
     """What was taken in, by kind."""
     decisions: Counter[str] = field(default_factory=Counter)
     """What was decided, by kind."""
+    evictions: Counter[str] = field(default_factory=Counter)
+    """Workloads of which pods were evicted, by reason."""
+    lost_device_us: Counter[str] = field(default_factory=Counter)
+    """The work that evictions cost at most, by reason."""
     cycles: Histogram = field(default_factory=Histogram)
     """How long a cycle took, with making its decisions state."""
     steps: Histogram = field(default_factory=Histogram)
@@ -48,3 +54,10 @@ class LoopMetrics:
     """Items recorded."""
     asking: int = 0
     """Questions that were waiting at the last step."""
+
+    def decided(self, decision: Decision) -> None:
+        """Count a decision."""
+        self.decisions[type(decision).__name__] += 1
+        if isinstance(decision, Evict):
+            self.evictions[decision.reason.value] += 1
+            self.lost_device_us[decision.reason.value] += decision.lost_device_us

@@ -14,7 +14,7 @@ import msgspec
 from shoal.core import events as ev
 from shoal.core.decisions import Evict, Freeze, GiveUp, Reserve, Retract, Start, Wait
 from shoal.core.policies import Policy
-from shoal.loop.story import Acting, EndedLife, LifeRestored, Noted, Stopping
+from shoal.loop.story import Acting, EndedLife, Guard, LifeRestored, Noted, Part, Stopping
 
 _HEAD = Struct("<IB")
 
@@ -42,7 +42,7 @@ class SnapshotEnds:
 Item = ev.Event | Acting | Stopping
 """What a recording counts: its offset is the number of items before a place in it."""
 
-Record = Header | SnapshotEnds | Item | LifeRestored | EndedLife | Noted
+Record = Header | SnapshotEnds | Item | Part
 
 _KINDS: dict[int, type] = {
     1: Header,
@@ -51,6 +51,7 @@ _KINDS: dict[int, type] = {
     9: Stopping,
     10: LifeRestored,
     11: EndedLife,
+    12: Guard,
     16: ev.NodeSeen,
     17: ev.NodeLost,
     18: ev.NodeCordoned,

@@ -6,7 +6,7 @@ from threading import RLock
 from shoal.core.world import World
 from shoal.loop.following import Follower, NotThereError
 from shoal.loop.records import Header, Record, RecordingError, SnapshotEnds
-from shoal.loop.story import Acting, EndedLife, LifeRestored, Noted, Stopping, Story
+from shoal.loop.story import Acting, EndedLife, Guard, LifeRestored, Noted, Stopping, Story
 
 
 class Replica:
@@ -64,7 +64,7 @@ class Replica:
             case SnapshotEnds():
                 self.offset, self.at_us = record.offset, record.at_us
                 self._in_snapshot = False
-            case LifeRestored() | EndedLife() | Noted():
+            case LifeRestored() | EndedLife() | Guard() | Noted():
                 self.story.restore(record)
             case _:
                 if not self._in_snapshot:

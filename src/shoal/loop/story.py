@@ -10,7 +10,16 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from shoal.core import events as ev
-from shoal.core.decisions import Decision, Retract, Start, Wait
+from shoal.core.decisions import (
+    Decision,
+    Evict,
+    Freeze,
+    GiveUp,
+    Reserve,
+    Retract,
+    Start,
+    Wait,
+)
 from shoal.model.verdict import Reason
 from shoal.model.workload import Outcome, Placement, Workload
 
@@ -53,6 +62,11 @@ class Step(StrEnum):
     RUNNING = "running"
     FAILED_START = "failed-start"
     RETRACTED = "retracted"
+    RESERVED = "reserved"
+    GAVE_UP = "gave-up"
+    EVICTED = "evicted"
+    SPARED = "spared"
+    WAITS_AGAIN = "waits-again"
     STOPPING = "stopping"
     ENDED = "ended"
 
@@ -61,14 +75,22 @@ class Step(StrEnum):
 class Moment:
     """Something that happened to a workload.
 
-    `reason` says why, of what was decided. `detail` is the node of a retracted start, or the
-    outcome of an end.
+    `reason` says why, of what was decided. `detail` is the node of a retracted start, the uid of
+    the first whom it was evicted for, or the outcome of an end.
     """
 
     at_us: int
     step: Step
     reason: Reason | None = None
     detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """Pods of a workload that were told to stop, and when."""
+
+    at_us: int
+    decision: Evict
 
 
 @dataclass(slots=True)
@@ -88,6 +110,14 @@ class Life:
     """When all pods of that start ran."""
     stopping_us: int | None = None
     """When somebody had it stopped."""
+    checkpoint_us: int | None = None
+    """Up to when the work of the present run is safe, as it says itself."""
+    done_us: int = 0
+    """How long the runs were from which it was evicted, as far as their work is safe."""
+    evicting: tuple[Eviction, ...] = ()
+    """Those of which pods have not ended yet, oldest first."""
+    evicted: Eviction | None = None
+    """The last."""
     ended_us: int | None = None
     outcome: Outcome | None = None
 
@@ -113,6 +143,10 @@ class LifeRestored:
     running_us: int | None
     stopping_us: int | None
     moments: tuple[Moment, ...]
+    checkpoint_us: int | None = None
+    done_us: int = 0
+    evicting: tuple[Eviction, ...] = ()
+    evicted: Eviction | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +154,19 @@ class EndedLife:
     """A workload that has ended, as a snapshot remembers it."""
 
     life: Life
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Whether evictions are frozen, since when and why, and who let them go on when they last were.
+
+    `frozen` is None while they are not; times are None until they have come.
+    """
+
+    frozen_us: int | None = None
+    frozen: Freeze | None = None
+    resumed_us: int | None = None
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +182,10 @@ class Noted:
     workloads: int
 
 
+Part = LifeRestored | EndedLife | Guard | Noted
+"""What only the snapshot of a story has."""
+
+
 class Story:
     """Made by `apply`, item by item."""
 
@@ -147,6 +198,7 @@ class Story:
         """The last decisions, oldest first."""
         self.acts = True
         """Whether Shoal decides; it does not between a release and the resumption."""
+        self.guard = Guard()
         self._not_running: dict[str, set[int]] = {}
         """Pods of starting workloads that do not run yet."""
 
@@ -180,6 +232,12 @@ class Story:
                 self._pod_ended(item)
             case ev.PodMoved():
                 self._pod_moved(item)
+            case ev.EvictionBlocked():
+                self._eviction_blocked(item)
+            case ev.CheckpointReported():
+                self._checkpoint(item)
+            case ev.EvictionsResumed():
+                self.guard = Guard(resumed_us=item.at_us, by=item.by)
             case ev.WorkloadEnded():
                 self._ended(item.at_us, item.uid, item.outcome)
             case ev.WorkloadRestored():
@@ -232,14 +290,50 @@ class Story:
             return
         left = tuple(each for each in life.placements if each.pod != event.pod)
         if not left:
-            self._ended(event.at_us, event.uid, None)
+            self._last_pod_ended(event, life)
             return
         life.placements = left
+        stays = {each.pod for each in left}
+        life.evicting = tuple(
+            each for each in life.evicting if not stays.isdisjoint(each.decision.pods)
+        )
         waited_for = self._not_running.get(event.uid)
         if waited_for is not None:
             waited_for.discard(event.pod)
             if not waited_for:
                 self._runs(event.uid, event.at_us)
+
+    def _last_pod_ended(self, event: ev.PodEnded, life: Life) -> None:
+        """Let a workload end, or wait again if it was evicted."""
+        if all(event.pod not in each.decision.pods for each in life.evicting):
+            self._ended(event.at_us, event.uid, None)
+        elif not life.workload.recreated:
+            self._ended(event.at_us, event.uid, Outcome.EVICTED)
+        else:
+            if life.running_us is not None and life.checkpoint_us is not None:
+                life.done_us += max(0, life.checkpoint_us - life.running_us)
+            self._holds_nothing(life)
+            life.came_to(Moment(event.at_us, Step.WAITS_AGAIN))
+
+    def _holds_nothing(self, life: Life) -> None:
+        life.placements = ()
+        life.started_us = life.running_us = life.checkpoint_us = None
+        life.evicting = ()
+        self._not_running.pop(life.workload.uid, None)
+
+    def _eviction_blocked(self, event: ev.EvictionBlocked) -> None:
+        life = self.lives.get(event.uid)
+        if life is None or life.attempt != event.attempt:
+            return
+        if any(event.pod in each.decision.pods for each in life.evicting):
+            life.evicting, life.evicted = (), None
+            life.came_to(Moment(event.at_us, Step.SPARED))
+
+    def _checkpoint(self, event: ev.CheckpointReported) -> None:
+        life = self.lives.get(event.uid)
+        if life is not None and life.running_us is not None:
+            taken_us = min(event.taken_us, event.at_us)
+            life.checkpoint_us = max(taken_us, life.checkpoint_us or taken_us)
 
     def _pod_moved(self, event: ev.PodMoved) -> None:
         life = self.lives.get(event.uid)
@@ -268,27 +362,6 @@ class Story:
     def _decided(self, offset: int, event: ev.Decided) -> None:
         decision = event.decision
         match decision:
-            case Start():
-                self._note(offset, event.at_us, decision, 1)
-                life = self.lives.get(decision.workload)
-                if life is not None:
-                    life.placements = decision.placements
-                    life.attempt += 1
-                    life.started_us, life.running_us = event.at_us, None
-                    life.came_to(Moment(event.at_us, Step.STARTED, decision.reason))
-                    self._not_running[decision.workload] = {
-                        each.pod for each in decision.placements
-                    }
-            case Retract():
-                self._note(offset, event.at_us, decision, 1)
-                life = self.lives.get(decision.workload)
-                if life is not None:
-                    life.placements = ()
-                    life.started_us = life.running_us = None
-                    life.came_to(
-                        Moment(event.at_us, Step.RETRACTED, decision.reason, decision.node)
-                    )
-                    self._not_running.pop(decision.workload, None)
             case Wait():
                 short = replace(decision, workloads=decision.workloads[:NAMED])
                 self._note(offset, event.at_us, short, len(decision.workloads))
@@ -297,15 +370,48 @@ class Story:
                     life = self.lives.get(uid)
                     if life is not None:
                         life.came_to(moment)
+            case Freeze():
+                self._note(offset, event.at_us, decision, 0)
+                self.guard = replace(self.guard, frozen_us=event.at_us, frozen=decision)
+            case _:
+                self._note(offset, event.at_us, decision, 1)
+                life = self.lives.get(decision.workload)
+                if life is not None:
+                    self._decided_about(life, event.at_us, decision)
+
+    def _decided_about(
+        self, life: Life, at_us: int, decision: Start | Retract | Reserve | GiveUp | Evict
+    ) -> None:
+        reason, detail = decision.reason, ""
+        match decision:
+            case Start():
+                step = Step.STARTED
+                life.placements = decision.placements
+                life.attempt += 1
+                life.started_us, life.running_us = at_us, None
+                self._not_running[decision.workload] = {each.pod for each in decision.placements}
+            case Retract():
+                step, detail = Step.RETRACTED, decision.node
+                self._holds_nothing(life)
+            case Reserve():
+                step = Step.RESERVED
+            case GiveUp():
+                step = Step.GAVE_UP
+            case Evict():
+                step, detail = Step.EVICTED, decision.for_[0] if decision.for_ else ""
+                life.evicted = Eviction(at_us, decision)
+                life.evicting = (*life.evicting, life.evicted)
+        life.came_to(Moment(at_us, step, reason, detail))
 
     def _note(self, offset: int, at_us: int, decision: Decision, workloads: int) -> None:
         self.noted.append(Noted(offset, at_us, decision, workloads))
 
     # Snapshots --------------------------------------------------------------------------------
 
-    def snapshot(self, at_us: int) -> Iterator[Acting | LifeRestored | EndedLife | Noted]:
+    def snapshot(self, at_us: int) -> Iterator[Acting | Part]:
         """Return what makes an equal story, after the events of the world's snapshot."""
         yield Acting(at_us, self.acts)
+        yield self.guard
         for uid, life in self.lives.items():
             yield LifeRestored(
                 uid,
@@ -314,12 +420,16 @@ class Story:
                 life.running_us,
                 life.stopping_us,
                 tuple(life.moments),
+                life.checkpoint_us,
+                life.done_us,
+                life.evicting,
+                life.evicted,
             )
         for life in self.ended.values():
             yield EndedLife(life)
         yield from self.noted
 
-    def restore(self, part: LifeRestored | EndedLife | Noted) -> None:
+    def restore(self, part: Part) -> None:
         """Take in one part of a snapshot."""
         match part:
             case LifeRestored():
@@ -330,6 +440,10 @@ class Story:
                 life.running_us = part.running_us
                 life.stopping_us = part.stopping_us
                 life.moments = list(part.moments)
+                life.checkpoint_us, life.done_us = part.checkpoint_us, part.done_us
+                life.evicting, life.evicted = part.evicting, part.evicted
+            case Guard():
+                self.guard = part
             case EndedLife():
                 self._remember(part.life)
             case Noted():

@@ -94,7 +94,7 @@ class Writer:
             came = self._loop.decide(now_us, budget)
             self.metrics.cycles.add(monotonic() - began_s)
             for decision in came.decisions:
-                self.metrics.decisions[type(decision).__name__] += 1
+                self.metrics.decided(decision)
             decisions += came.decisions
             complete = came.complete
             # A gang that is larger than the budget needs one that is larger than it.
@@ -109,6 +109,8 @@ class Writer:
                 return self._cancel(ask.uid, now_us)
             case Act():
                 self._recorder.record(Acting(now_us, ask.acts))
+                if ask.acts and self.world.evictions.frozen:
+                    self._feed(ev.EvictionsResumed(now_us, ask.by))
                 return None
 
     def _submit(self, ask: Submit, now_us: int) -> Refused | None:
