@@ -71,6 +71,15 @@ class Step(StrEnum):
     ENDED = "ended"
 
 
+_STEPS: dict[type[Decision], Step] = {
+    Start: Step.STARTED,
+    Retract: Step.RETRACTED,
+    Reserve: Step.RESERVED,
+    GiveUp: Step.GAVE_UP,
+    Evict: Step.EVICTED,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Moment:
     """Something that happened to a workload.
@@ -215,7 +224,9 @@ class Story:
             found.append(each)
         return found[::-1]
 
-    def apply(self, offset: int, item: ev.Event | Acting | Stopping) -> None:
+    def apply(  # noqa: C901, PLR0912 - a table, a line an event
+        self, offset: int, item: ev.Event | Acting | Stopping
+    ) -> None:
         """Take in the item whose place in the stream is `offset`."""
         match item:
             case ev.Decided():
@@ -382,26 +393,23 @@ class Story:
     def _decided_about(
         self, life: Life, at_us: int, decision: Start | Retract | Reserve | GiveUp | Evict
     ) -> None:
-        reason, detail = decision.reason, ""
+        step, detail = _STEPS[type(decision)], ""
         match decision:
             case Start():
-                step = Step.STARTED
                 life.placements = decision.placements
                 life.attempt += 1
                 life.started_us, life.running_us = at_us, None
                 self._not_running[decision.workload] = {each.pod for each in decision.placements}
             case Retract():
-                step, detail = Step.RETRACTED, decision.node
+                detail = decision.node
                 self._holds_nothing(life)
-            case Reserve():
-                step = Step.RESERVED
-            case GiveUp():
-                step = Step.GAVE_UP
             case Evict():
-                step, detail = Step.EVICTED, decision.for_[0] if decision.for_ else ""
+                detail = decision.for_[0] if decision.for_ else ""
                 life.evicted = Eviction(at_us, decision)
                 life.evicting = (*life.evicting, life.evicted)
-        life.came_to(Moment(at_us, step, reason, detail))
+            case _:
+                pass
+        life.came_to(Moment(at_us, step, decision.reason, detail))
 
     def _note(self, offset: int, at_us: int, decision: Decision, workloads: int) -> None:
         self.noted.append(Noted(offset, at_us, decision, workloads))

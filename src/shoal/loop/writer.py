@@ -52,7 +52,10 @@ class Writer:
         return self._loop.world
 
     def step(self, now_us: int, events: Iterable[ev.Event] = ()) -> list[Decision]:
-        """Take in events and some of what is asked, decide, and return when all of it is safe."""
+        """Take in events and some of what is asked, decide, and return when all of it is safe.
+
+        Without any of these it decides where time alone may have changed an answer.
+        """
         began_s = monotonic()
         oldest_us = now_us
         decisions: list[Decision] = []
@@ -66,7 +69,7 @@ class Writer:
         self.metrics.asking = len(self._inbox)
         tickets = self._inbox.take(ASKS)
         answers = [(ticket, self._answer(ticket.ask, now_us)) for ticket in tickets]
-        if tickets or fed % BATCH:
+        if tickets or fed % BATCH or self.world.waiting.due(now_us):
             decisions += self._decide(now_us)
         self._recorder.sync()
         self._loop.carry_out(now_us)

@@ -11,14 +11,24 @@ from heapq import heappop, heappush
 
 from shoal.bounds.prices import prices
 from shoal.core import events as ev
-from shoal.core.decisions import Decision, Start
+from shoal.core.decisions import Decision, Evict, Start
 from shoal.core.world import Entry, State, World
-from shoal.loop.story import Story
+from shoal.loop.story import Eviction, Story
 from shoal.model.node import Node
-from shoal.model.workload import Outcome, Workload, WorkloadType
+from shoal.model.workload import Outcome, Workload
 from shoal.simulation.breakdowns import Breakdowns, Turn
 from shoal.simulation.chance import Chance
-from shoal.simulation.organisation import HOUR_US, Organisation, hours_long
+from shoal.simulation.organisation import Organisation
+from shoal.simulation.progress import (
+    SAVE_EVERY_US,
+    SAVING_US,
+    fails,
+    leaves_us,
+    length_us,
+    next_save_us,
+    saves,
+    saves_at_end,
+)
 
 START_S = (9.0, 0.6)
 """From a decision to a running pod, most of it for the image: median and spread."""
@@ -30,20 +40,17 @@ FAILED_START_S = 45
 FAILED_STARTS = 0.004
 """The part of pods that do not start where they were planned, and when that is known."""
 
-FAILED_RUNS = 0.04
-"""The part of training and batch that fails by itself, somewhere on its way."""
-
 MOST_RETRIES = 5
 """How often work that lost its node or device is sent again."""
 
 _RETRY = "~"
 """Stands in a uid before the number of the retry."""
 
-ARRIVAL, TURN, POD, END, STOP = range(5)
+ARRIVAL, TURN, POD, SAVE, LAST_SAVE, LEAVE, END, STOP = range(8)
 """Kinds of what is due, in the order in which they happen at one moment."""
 
-Due = tuple[int, int, int, str, int, int]
-"""When, its kind, a number that keeps the order, uid, start of the workload, pod."""
+Due = tuple[int, int, str, int, int]
+"""When, its kind, uid, start of the workload, pod: things of one moment happen in this order."""
 
 
 class Embedded:
@@ -72,7 +79,6 @@ class Embedded:
         self._arrival: Workload | None = None
         self._turn: Turn | None = None
         self._due: list[Due] = []
-        self._scheduled = 0
 
     # Beginning --------------------------------------------------------------------------------
 
@@ -93,8 +99,10 @@ class Embedded:
             if entry.state is State.STARTING:
                 self._schedule_start(uid, entry)
             if entry.state is State.RUNNING:
-                self._schedule_end(uid, entry)
+                self._schedule_run(uid, entry, now_us)
             life = self._story.lives[uid]
+            for eviction in life.evicting:
+                self._schedule_leaving(entry, eviction, now_us)
             if life.stopping_us is not None:
                 self.stop(uid, life.stopping_us)
 
@@ -111,11 +119,18 @@ class Embedded:
     # Carrying out -----------------------------------------------------------------------------
 
     def carry_out(self, decision: Decision) -> None:
-        """Let pods start; what is told to wait or is taken back costs nothing."""
+        """Let pods start, and have those stop that are evicted; nothing else costs anything."""
+        if not isinstance(decision, Start | Evict):
+            return
+        entry = self._world.entries.get(decision.workload)
+        if entry is None or not entry.held:
+            return
         if isinstance(decision, Start):
-            entry = self._world.entries.get(decision.workload)
-            if entry is not None and entry.held:
-                self._schedule_start(decision.workload, entry)
+            self._schedule_start(decision.workload, entry)
+            return
+        for eviction in self._story.lives[decision.workload].evicting:
+            if eviction.decision == decision:
+                self._schedule_leaving(entry, eviction, eviction.at_us)
 
     def stop(self, uid: str, now_us: int) -> None:
         """End the pods of a workload in a few seconds."""
@@ -125,26 +140,40 @@ class Embedded:
 
     def _schedule_start(self, uid: str, entry: Entry) -> None:
         decided_us = self._story.lives[uid].started_us or 0
-        for pod in sorted(entry.held.keys() - entry.started):
+        for pod in sorted(entry.held.keys() - entry.started.keys() - entry.evicting.keys()):
             name = f"{uid}\0{entry.attempt}\0{pod}"
             seconds = self.chance.around(*START_S, "start", name)
             if self._fails_to_start(name):
                 seconds = FAILED_START_S
             self._schedule(decided_us + int(seconds * 1e6), POD, uid, entry.attempt, pod)
 
-    def _schedule_end(self, uid: str, entry: Entry) -> None:
-        running_us = self._story.lives[uid].running_us or 0
-        hours = hours_long(self.chance, entry.workload)
-        if self._fails(entry.workload):
-            hours *= self.chance.unit("fails after", uid)
-        ends_us = running_us + int(hours * HOUR_US) + self._stopping_us(uid)
-        self._schedule(ends_us, END, uid, entry.attempt)
+    def _schedule_run(self, uid: str, entry: Entry, now_us: int) -> None:
+        """Let running work save what it does, and end when it has done all that it has to."""
+        life = self._story.lives[uid]
+        running_us = life.running_us or 0
+        left_us = max(0, length_us(self.chance, entry.workload) - life.done_us)
+        self._schedule(running_us + left_us + self._stopping_us(uid), END, uid, entry.attempt)
+        if saves(self.chance, entry.workload):
+            self._schedule(next_save_us(running_us, now_us), SAVE, uid, entry.attempt)
+
+    def _schedule_leaving(self, entry: Entry, eviction: Eviction, now_us: int) -> None:
+        """Let evicted pods stop; what was to be safe up to `now_us` is."""
+        workload, grace_us = entry.workload, eviction.decision.grace_us
+        uid, at_us = workload.uid, eviction.at_us
+        running_us = self._story.lives[uid].running_us
+        for pod in eviction.decision.pods:
+            if pod in entry.evicting:
+                name = f"{uid}\0{entry.attempt}\0{pod}"
+                stops_us = leaves_us(self.chance, workload, name, grace_us)
+                self._schedule(at_us + stops_us, LEAVE, uid, entry.attempt, pod)
+        runs = running_us is not None and running_us <= at_us
+        if runs and saves_at_end(self.chance, workload, grace_us) and at_us + SAVING_US > now_us:
+            self._schedule(at_us + SAVING_US, LAST_SAVE, uid, entry.attempt)
 
     def _schedule(
         self, at_us: int, kind: int, uid: str = "", attempt: int = 0, pod: int = 0
     ) -> None:
-        self._scheduled += 1
-        heappush(self._due, (at_us, kind, self._scheduled, uid, attempt, pod))
+        heappush(self._due, (at_us, kind, uid, attempt, pod))
 
     def _stopping_us(self, uid: str) -> int:
         return int(self.chance.between(*STOP_S, "stop", uid) * 1e6)
@@ -152,20 +181,18 @@ class Embedded:
     def _fails_to_start(self, name: str) -> bool:
         return self.chance.unit("fails to start", name) < FAILED_STARTS
 
-    def _fails(self, workload: Workload) -> bool:
-        may_fail = workload.type in (WorkloadType.TRAINING, WorkloadType.BATCH)
-        return may_fail and self.chance.unit("fails", workload.uid) < FAILED_RUNS
-
     # Happening --------------------------------------------------------------------------------
 
     def next_due_us(self) -> int | None:
-        """Return when the next thing happens, None where nothing will."""
-        return self._due[0][0] if self._due else None
+        """Return when the next thing happens, or may be decided by time alone; None: never."""
+        times = [self._due[0][0]] if self._due else []
+        decides_us = self._world.waiting.next_us() if self._story.acts else None
+        return min([*times, decides_us] if decides_us is not None else times, default=None)
 
     def due(self, now_us: int) -> Iterator[ev.Event]:
         """Yield what happens up to `now_us`, in order; each is applied before the next is asked."""
         while self._due and self._due[0][0] <= now_us:
-            at_us, kind, _, uid, attempt, pod = heappop(self._due)
+            at_us, kind, uid, attempt, pod = heappop(self._due)
             if kind == ARRIVAL:
                 yield from self._arrives()
             elif kind == TURN:
@@ -188,20 +215,44 @@ class Embedded:
     ) -> Iterator[ev.Event]:
         """Yield what comes of one workload, unless it has come to something else since."""
         entry = self._world.entries.get(uid)
-        if entry is None or entry.attempt != attempt:
+        if entry is None:
             return
         if kind == STOP:
+            # Whoever wanted it to end does so whatever it has come to.
             yield ev.WorkloadEnded(at_us, uid, Outcome.CANCELLED)
-        elif kind == END:
-            failed = self._fails(entry.workload)
+        elif entry.attempt == attempt and entry.held:
+            yield from self._runs_on(at_us, kind, uid, entry, pod)
+
+    def _runs_on(
+        self, at_us: int, kind: int, uid: str, entry: Entry, pod: int
+    ) -> Iterator[ev.Event]:
+        """Yield what comes of work that holds something."""
+        leaving = entry.held.keys() <= entry.evicting.keys()
+        if kind == LEAVE and pod in entry.evicting:
+            yield ev.PodEnded(at_us, uid, pod)
+            self._may_run(at_us, uid)
+        elif kind == SAVE and not leaving:
+            yield ev.CheckpointReported(at_us, uid, at_us - SAVING_US)
+            self._schedule(at_us + SAVE_EVERY_US, SAVE, uid, entry.attempt)
+        elif kind == LAST_SAVE and leaving:
+            yield ev.CheckpointReported(at_us, uid, at_us - SAVING_US)
+        elif kind == END and not leaving:
+            failed = fails(self.chance, entry.workload)
             yield ev.WorkloadEnded(at_us, uid, Outcome.FAILED if failed else Outcome.COMPLETED)
-        elif pod in entry.held and pod not in entry.started:
-            if self._fails_to_start(f"{uid}\0{attempt}\0{pod}"):
-                yield ev.StartFailed(at_us, uid, attempt, pod)
+        elif (
+            kind == POD and pod in entry.held.keys() - entry.started.keys() - entry.evicting.keys()
+        ):
+            if self._fails_to_start(f"{uid}\0{entry.attempt}\0{pod}"):
+                yield ev.StartFailed(at_us, uid, entry.attempt, pod)
                 return
             yield ev.PodStarted(at_us, uid, pod)
-            if entry.state is State.RUNNING:
-                self._schedule_end(uid, entry)
+            self._may_run(at_us, uid)
+
+    def _may_run(self, at_us: int, uid: str) -> None:
+        """See to the run of work if this is when it has become whole."""
+        life = self._story.lives.get(uid)
+        if life is not None and life.running_us == at_us:
+            self._schedule_run(uid, self._world.entries[uid], at_us)
 
     # Failing ----------------------------------------------------------------------------------
 

@@ -9,11 +9,10 @@ from shoal.core.world import State, World
 from shoal.loop.doors import Use
 from shoal.loop.story import Life, Story
 from shoal.model.request import DeviceRequest
-from shoal.model.workload import Placement, WorkloadType
+from shoal.model.workload import Placement, Workload, WorkloadType
 from shoal.simulation.chance import Chance
+from shoal.simulation.progress import SAVE_EVERY_US, SAVING_US, saves
 
-CHECKPOINT_EVERY_S = 1_800
-CHECKPOINT_S = 45
 LOADING_S = 90
 """After its start work loads code, weights and data, and its memory fills."""
 
@@ -61,7 +60,9 @@ def _use(
     part, room_mib = room
     running_s = max(0.0, (now_us - (life.running_us or now_us)) / 1e6)
     name = f"{workload.uid}\0{placement.pod}"
-    busy = _BUSY[workload.type](chance, name, now_us / 1e6, running_s)
+    busy = _BUSY[workload.type](chance, name, now_us / 1e6)
+    if _is_saving(chance, workload, running_s):
+        busy = 0.02 + 0.03 * chance.wave("saving", name, now_us / 1e6, 5)
     if running_s < LOADING_S and workload.type is not WorkloadType.NOTEBOOK:
         busy *= 0.1
     filled = chance.between(0.55, 0.95, "memory", workload.uid) * min(1.0, running_s / LOADING_S)
@@ -76,17 +77,20 @@ def _use(
     )
 
 
-def _training(chance: Chance, name: str, now_s: float, running_s: float) -> float:
-    since_checkpoint_s = running_s % CHECKPOINT_EVERY_S
-    if running_s > CHECKPOINT_EVERY_S and since_checkpoint_s < CHECKPOINT_S:
-        return 0.02 + 0.03 * chance.wave("saving", name, now_s, 5)
+def _is_saving(chance: Chance, workload: Workload, running_s: float) -> bool:
+    every_s, saving_s = SAVE_EVERY_US / 1e6, SAVING_US / 1e6
+    is_time = running_s > every_s and running_s % every_s < saving_s
+    return is_time and saves(chance, workload)
+
+
+def _training(chance: Chance, name: str, now_s: float) -> float:
     level = chance.between(0.78, 0.98, "level", name)
     jitter = 0.10 * (chance.wave("jitter", name, now_s, 7) - 0.5)
     starved = 0.5 if chance.wave("data", name, now_s, 120) > 0.93 else 0.0
     return level + jitter - starved
 
 
-def _inference(chance: Chance, name: str, now_s: float, _: float) -> float:
+def _inference(chance: Chance, name: str, now_s: float) -> float:
     hour = now_s % _DAY_S / 3600
     day = max(0.0, 1 - abs(hour - 14) / 9)
     level = chance.between(0.08, 0.35, "level", name) * (0.3 + day)
@@ -94,14 +98,14 @@ def _inference(chance: Chance, name: str, now_s: float, _: float) -> float:
     return level + burst * (0.3 + day) + 0.05 * chance.wave("jitter", name, now_s, 3)
 
 
-def _notebook(chance: Chance, name: str, now_s: float, _: float) -> float:
+def _notebook(chance: Chance, name: str, now_s: float) -> float:
     sitting = f"{name}\0{int(now_s // SITTING_S)}"
     if chance.unit("sitting", sitting) > 0.3:
         return 0.0
     return max(0.0, chance.wave("cell", name, now_s, 25) - 0.45) * 1.6
 
 
-def _batch(chance: Chance, name: str, now_s: float, _: float) -> float:
+def _batch(chance: Chance, name: str, now_s: float) -> float:
     level = chance.between(0.55, 0.95, "level", name)
     return level + 0.2 * (chance.wave("jitter", name, now_s, 11) - 0.5)
 

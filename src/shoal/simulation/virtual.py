@@ -1,4 +1,4 @@
-"""Virtual time: a fleet on which every decision comes true at once, and whose clock is its events.
+"""Virtual time: a fleet on which every decision comes true, and whose clock is its events.
 
 It is one of the worlds that the loop serves; the loop and the core are those of production.
 """
@@ -6,9 +6,9 @@ It is one of the worlds that the loop serves; the loop and the core are those of
 from heapq import heappop, heappush
 
 from shoal.bounds.prices import prices
-from shoal.core.decisions import Decision, Start
+from shoal.core.decisions import Decision, Evict, Start
 from shoal.core.defragment import Move, propose
-from shoal.core.events import Event, NodeSeen, PodStarted, PricesSet
+from shoal.core.events import Event, NodeSeen, PodEnded, PodStarted, PricesSet
 from shoal.core.policies import Policy
 from shoal.core.world import World
 from shoal.loop.engine import Loop, NoRecorder
@@ -20,14 +20,21 @@ class VirtualTime:
 
     Events that are due later wait in a heap, ordered by time and, within an instant, by the order
     in which they were scheduled. With `learns`, prices are made from the demand seen so far, when
-    the demand says that they are due; they come true at once.
+    the demand says that they are due; they come true at once. What starts runs at once; a pod that
+    is evicted takes `stop_us` to end, but no longer than its grace.
     """
 
     def __init__(
-        self, nodes: tuple[Node, ...], policy: Policy, seed: int, *, learns: bool = False
+        self,
+        nodes: tuple[Node, ...],
+        policy: Policy,
+        seed: int,
+        *,
+        learns: bool = False,
+        stop_us: int = 0,
     ) -> None:
         self.now_us = 0
-        self._learns = learns
+        self._learns, self._stop_us = learns, stop_us
         self._policy, self._seed = policy, seed
         self.world = World()
         self._loop = Loop(self.world, policy, seed, self, NoRecorder())
@@ -37,10 +44,14 @@ class VirtualTime:
             self.feed(NodeSeen(0, node))
 
     def carry_out(self, decision: Decision) -> None:
-        """Make a decision come true: what starts, runs. Saying twice that it runs is harmless."""
+        """Make a decision come true. Saying twice that a pod runs or has ended is harmless."""
         if isinstance(decision, Start):
             for placement in decision.placements:
                 self.schedule(PodStarted(self.now_us, decision.workload, placement.pod))
+        elif isinstance(decision, Evict):
+            ends_us = self.now_us + min(self._stop_us, decision.grace_us)
+            for pod in decision.pods:
+                self.schedule(PodEnded(ends_us, decision.workload, pod))
 
     def schedule(self, event: Event) -> None:
         """Let `event` happen when its time has come."""
@@ -64,3 +75,25 @@ class VirtualTime:
             nodes = [node for node in self.world.fleet.nodes if node is not None]
             self.feed(PricesSet(self.now_us, prices(nodes, self.world.demand.classes())))
         return self._loop.turn(self.now_us).decisions
+
+    def run_until(self, end_us: int) -> tuple[Decision, ...]:
+        """Let time pass to `end_us`: the loop decides whenever something happens or may do.
+
+        Returns what was decided, in order.
+        """
+        decided: list[Decision] = []
+        while (next_us := self._next_us()) is not None and next_us <= end_us:
+            self.now_us = max(self.now_us, next_us)
+            while self._due and self._due[0][0] <= self.now_us:
+                self._loop.feed(heappop(self._due)[2])
+            came = self.turn()
+            while came:
+                decided += came
+                came = self.turn()
+        self.now_us = max(self.now_us, end_us)
+        return tuple(decided)
+
+    def _next_us(self) -> int | None:
+        times = [self._due[0][0]] if self._due else []
+        decides_us = self.world.waiting.next_us()
+        return min([*times, decides_us] if decides_us is not None else times, default=None)
