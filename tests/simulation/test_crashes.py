@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from shoal.core import events as ev
-from shoal.core.decisions import Start
+from shoal.core.decisions import Evict, Start
 from shoal.core.validate import check
 from shoal.loop.recording import segments_in
 from shoal.loop.records import Item
 from shoal.loop.replica import Replica, restored
 from shoal.simulation.platform import RECORDING
 from tests.simulation.crashing import CrashError, CrashingDisk, begin, hours, items
+from tests.simulation.evicting import evictions
 
 BEGINNING = 13
 """Operations in which a platform begins: it writes a snapshot in pieces and gives it its name."""
@@ -89,6 +90,31 @@ def test_twenty_crashes_in_an_hour_change_nothing(tmp_path: Path) -> None:
     expected = whole_day(tmp_path / "undisturbed", 1)
     assert crash_through(tmp_path / "crashed", 1, 20, 400, seed=3) >= 15
     assert items(tmp_path / "crashed") == expected
+
+
+def test_crashes_while_work_is_evicted_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pods that are about to stop do so at the same time, and checkpoints are what they were."""
+    with evictions(monkeypatch):
+        expected = whole_day(tmp_path / "undisturbed", 3)
+        evicted = [
+            each.decision.workload
+            for each in expected
+            if isinstance(each, ev.Decided) and isinstance(each.decision, Evict)
+        ]
+        again = {
+            each.decision.workload
+            for each in expected
+            if isinstance(each, ev.Decided)
+            and isinstance(each.decision, Start)
+            and each.decision.key.endswith("/2")
+        }
+        assert len(evicted) >= 20
+        assert len(again.intersection(evicted)) >= 10
+        assert any(isinstance(each, ev.CheckpointReported) for each in expected)
+        assert crash_through(tmp_path / "crashed", 3, 40, 700, seed=5) >= 30
+        assert items(tmp_path / "crashed") == expected
 
 
 @pytest.mark.long

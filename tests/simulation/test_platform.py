@@ -200,8 +200,8 @@ def test_use_is_a_function_of_time_and_within_bounds(tmp_path: Path) -> None:
     chance = platform.embedded.chance
     types = {uid: entry.workload.type for uid, entry in platform.world.entries.items()}
     busy: dict[str, list[float]] = {}
-    for minute in range(0, 120, 3):
-        at_us = hours(1) + minute * 60_000_000
+    for second in range(0, 7_200, 170):
+        at_us = hours(1) + second * 1_000_000
         found = uses(chance, platform.world, platform.story, at_us)
         assert found == uses(chance, platform.world, platform.story, at_us)
         for use in found:
