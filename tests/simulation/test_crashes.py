@@ -123,7 +123,7 @@ def test_two_hundred_crashes_in_a_day_change_nothing(
     undisturbed: list[Item], tmp_path: Path
 ) -> None:
     """Between any two writes and within them: what is recorded at last is what would have been."""
-    assert crash_through(tmp_path / "crashed", 24, 210, 4300, seed=11) >= 200
+    assert crash_through(tmp_path / "crashed", 24, 210, 5700, seed=11) >= 200
     recorded = items(tmp_path / "crashed")
     assert_nothing_is_doubled(recorded)
     assert recorded == undisturbed
@@ -134,7 +134,7 @@ def test_two_hundred_crashes_in_a_day_change_nothing(
 def test_two_hundred_crashes_in_a_day_wherever_they_fall(
     undisturbed: list[Item], tmp_path: Path, seed: int
 ) -> None:
-    crash_through(tmp_path / "crashed", 24, 210, 4300, seed=1_000_003 * seed)
+    crash_through(tmp_path / "crashed", 24, 210, 5700, seed=1_000_003 * seed)
     assert items(tmp_path / "crashed") == undisturbed
 
 
