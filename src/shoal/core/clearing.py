@@ -14,6 +14,7 @@ from shoal.core.budget import Budget
 from shoal.core.eligibility import fits_on
 from shoal.core.entry import Entry
 from shoal.core.placement import NoPlace
+from shoal.core.precedence import priority_of
 from shoal.core.quota import place_and_charge, wants, without
 from shoal.core.rights import borrowing_queues, borrows, has_right, within
 from shoal.core.shape import Shape
@@ -161,9 +162,11 @@ class Clearing:
                 later_us.add(from_us)
 
         may_preempt = not asker.was_evicted
+        tree = world.tenants.tree
+        priority = priority_of(tree, workload)
         if may_preempt:
             for entry in self._holding(workload.queue):
-                if entry.workload.priority < workload.priority:
+                if priority_of(tree, entry.workload) < priority:
                     consider(entry, None)
         right = has_right(world.tenants, workload.queue, accelerator)
         if right:
@@ -171,7 +174,7 @@ class Clearing:
                 for entry in self._holding(queue):
                     consider(entry, workload.queue)
         found.sort(key=lambda victim: victim.key)
-        ranks = may_preempt and workload.priority > self._least_priority(workload.queue)
+        ranks = may_preempt and priority > self._least_priority(workload.queue)
         return _Candidates(found, right or ranks, sorted(later_us))
 
     def _holding(self, queue: str) -> list[Entry]:

@@ -46,6 +46,7 @@ def cycle(world: World, policy: Policy, now_us: int, seed: int, budget: Budget) 
     """
     run = _Run(world, world.board(policy, seed), now_us, budget)
     start = world.fleet.journal.checkpoint()
+    world.tenants.clock(now_us)
     world.tenants.speculate()
     try:
         run.retract_failed_starts()  # 1

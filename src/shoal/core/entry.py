@@ -2,6 +2,7 @@
 
 from enum import Enum
 
+from shoal.core.precedence import Order
 from shoal.core.reservation import Reservation
 from shoal.core.tenants import Charge
 from shoal.core.waiting import Group
@@ -29,8 +30,10 @@ class Entry:
         "failed_on",
         "group",
         "held",
+        "order",
         "refused",
         "reserved",
+        "served_device_us",
         "started",
         "waits_since_us",
         "was_evicted",
@@ -64,6 +67,10 @@ class Entry:
         """Nodes where a start failed, until they change; it is not planned there again."""
         self.group: Group | None = None
         """The group in which it waits, if it does and has no places reserved."""
+        self.order: Order = (0, 0, workload.uid)
+        """Its place in its queue, as long as it waits in a group."""
+        self.served_device_us = 0
+        """The device time that it has had in earlier starts, and in pods that have ended."""
         self.reserved: Reservation | None = None
         """The places that are kept for it while it waits, if any are."""
 

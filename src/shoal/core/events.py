@@ -191,6 +191,15 @@ class CheckpointReported:
 
 
 @dataclass(frozen=True, slots=True)
+class PrioritySet:
+    """A workload was given another priority, by its name in the table of its queue."""
+
+    at_us: int
+    uid: str
+    priority_name: str
+
+
+@dataclass(frozen=True, slots=True)
 class PeriodBegan:
     """The budget of a queue counts from `begin_us` to `end_us`, by its own calendar."""
 
@@ -241,6 +250,7 @@ class WorkloadRestored:
 
     `charges` are those of the pods of `placements`; none where the devices say what they are.
     `since_us` says since when each of the pods in `started` runs; none where it is not known.
+    `served_device_us` is the device time of pods that are over.
     """
 
     at_us: int
@@ -259,6 +269,7 @@ class WorkloadRestored:
     was_evicted: bool = False
     evictions_us: tuple[int, ...] = ()
     reserved: Reservation | None = None
+    served_device_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +317,18 @@ class DemandRestored:
     learned: Learned
 
 
+@dataclass(frozen=True, slots=True)
+class UsageRestored:
+    """What queues have used of late, from a snapshot or from where it was kept.
+
+    `used`: queue, accelerator, and past use as `core.past.Past` writes it, as it was at `as_of_us`.
+    """
+
+    at_us: int
+    as_of_us: int
+    used: tuple[tuple[str, str, int], ...]
+
+
 Event = (
     NodeSeen
     | NodeLost
@@ -326,6 +349,7 @@ Event = (
     | EvictionsResumed
     | DisruptionBudgetSet
     | CheckpointReported
+    | PrioritySet
     | PeriodBegan
     | Decided
     | Cycled
@@ -334,4 +358,5 @@ Event = (
     | GroupRestored
     | RoomRestored
     | DemandRestored
+    | UsageRestored
 )

@@ -56,7 +56,8 @@ class Fleet:
         """Rows whose devices are of more than one accelerator."""
         self.divided_rows = 0
         """Rows that have a device of several leaves."""
-        self._devices_of: dict[int, int] = {}
+        self.devices_by_id: dict[int, int] = {}
+        """Devices by the number of their accelerator, those out of order included."""
         self.masks: dict[str, frozenset[str]] = {}
         self.taint_sets: dict[tuple[Taint, ...], int] = {(): 0}
         """Every combination of taints seen, by the number that `taint_set` has for it."""
@@ -200,7 +201,7 @@ class Fleet:
 
     def devices_of(self, accelerator: str) -> int:
         """Return how many devices of an accelerator there are, those out of order included."""
-        return self._devices_of.get(self.accelerator_ids.get(accelerator, 0), 0)
+        return self.devices_by_id.get(self.accelerator_ids.get(accelerator, 0), 0)
 
     # Holding ----------------------------------------------------------------------------------
 
@@ -401,7 +402,7 @@ class Fleet:
             np.count_nonzero(devices) < np.count_nonzero(self.leaf_device[row])
         )
         for accelerator in accelerators[first[devices > 0]].tolist():
-            self._devices_of[accelerator] = self._devices_of.get(accelerator, 0) + sign
+            self.devices_by_id[accelerator] = self.devices_by_id.get(accelerator, 0) + sign
 
     def _static_change(self, row: int) -> None:
         self.static_changes.add(row)

@@ -44,7 +44,11 @@ def snapshot(world: "World", at_us: int) -> Iterator[ev.Event]:
             was_evicted=entry.was_evicted,
             evictions_us=entry.evictions_us,
             reserved=entry.reserved,
+            served_device_us=entry.served_device_us,
         )
+    if world.tenants.past is not None:
+        world.tenants.clock(at_us)
+        yield ev.UsageRestored(at_us, world.tenants.now_us, world.tenants.past_written())
     for name, (allowed, covered) in sorted(world.evictions.budgets.items()):
         yield ev.DisruptionBudgetSet(at_us, name, allowed, tuple(sorted(covered)))
     evictions = world.evictions
@@ -73,6 +77,7 @@ Restored = (
     | ev.GroupRestored
     | ev.RoomRestored
     | ev.DemandRestored
+    | ev.UsageRestored
 )
 
 
@@ -90,6 +95,8 @@ def restore(world: "World", event: Restored) -> None:
             world.waiting.fresh = {row: None for row in rows if row is not None}
         case ev.DemandRestored():
             world.demand.restore(event.learned)
+        case ev.UsageRestored():
+            world.tenants.restore_past(event.used, event.as_of_us)
 
 
 def _restore_workload(world: "World", event: ev.WorkloadRestored) -> None:
@@ -97,6 +104,7 @@ def _restore_workload(world: "World", event: ev.WorkloadRestored) -> None:
     since_us = event.at_us if event.waits_since_us is None else event.waits_since_us
     entry = world.entries[event.workload.uid] = Entry(event.workload, since_us)
     entry.attempt = event.attempt
+    entry.served_device_us = event.served_device_us
     entry.refused = frozenset(event.refused)
     for node in sorted(event.refused):
         world.refused_on.setdefault(node, set()).add(event.workload.uid)

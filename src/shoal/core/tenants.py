@@ -15,11 +15,13 @@ from typing import Literal
 
 import numpy as np
 
+from shoal.core.dominance import LOWERED_PART, UserAccounts, dominant_share
 from shoal.core.fleet import Fleet
 from shoal.core.journal import IntArray
+from shoal.core.past import Past, Written
 from shoal.model.fractions import UNIT, fraction_up
 from shoal.model.node import WHOLE_COMPUTE_MILLI
-from shoal.model.queue import Queue, QueueTree
+from shoal.model.queue import Order, Queue, QueueTree
 from shoal.model.request import Request
 from shoal.model.verdict import OverQuota, Reason
 from shoal.model.workload import Placement, Workload, WorkloadType
@@ -35,9 +37,6 @@ Bounded = Literal[
     "checkpoint_interval_us",
     "grace_max_us",
 ]
-
-SHARE_SCALE = 1_000_000_000
-"""Shares are compared in billionths of the fleet per unit of weight, rounded down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +89,19 @@ class Tenants:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._undo: list[tuple[str, tuple[Charge, ...], int, bool]] = []
+        self._undo: list[tuple[str, tuple[Charge, ...], int, bool, str]] = []
         self._speculating = False
+        self.now_us = 0
+        self.past: Past | None = None
+        """What was held before now, where it counts in the order between queues."""
+        self._past_before: Written = ()
+        self.lowered: set[str] = set()
+        """Queues whose weight counts less, because their budget is spent."""
         self.set_tree(QueueTree())
 
     def set_tree(self, tree: QueueTree) -> None:
         """Begin new accounts for a tree; whoever knows what is held charges it again."""
+        before, written = self.past, self.past_written()
         self.tree = tree
         names = [queue.name for queue in tree.queues]
         self._number = {name: number for number, name in enumerate(names)}
@@ -123,6 +129,24 @@ class Tenants:
         self._fixed: IntArray = np.zeros_like(self._used)
         """[queue, accelerator id]: the part of it that cannot be returned."""
         self._on_device: defaultdict[tuple[int, str], int] = defaultdict(int)
+        self.users = UserAccounts(q.name for q in tree.queues if q.order is Order.FAIR)
+        half_life_us = tree.queues[0].usage_half_life_us if tree.queues else None
+        ids = self._fleet.accelerator_ids
+        self.past = Past(half_life_us, self.now_us, names, ids) if half_life_us else None
+        if before is not None and self.past is not None:
+            self._past_before = before.converted(written, self.past)
+
+    def remember_past(self) -> None:
+        """Remember past use across a change of the tree; call it when all is charged again."""
+        if self.past is not None:
+            self.past.restore(self._past_before, self.now_us, self._used)
+        self._past_before = ()
+
+    def clock(self, now_us: int) -> None:
+        """Let it be that time."""
+        self.now_us = max(now_us, self.now_us)
+        if self.past is not None:
+            self.past.clock(now_us)
 
     # Accounts ---------------------------------------------------------------------------------
 
@@ -133,8 +157,8 @@ class Tenants:
     def undo(self, back_to: int = 0) -> None:
         """Undo what was charged in speculation, down to the first `back_to` charges."""
         while len(self._undo) > back_to:
-            queue, charges, sign, fixed = self._undo.pop()
-            self._book(queue, charges, -sign, fixed=fixed)
+            queue, charges, sign, fixed, user = self._undo.pop()
+            self._book(queue, charges, -sign, fixed=fixed, user=user)
 
     def end_speculation(self) -> None:
         """Undo everything that was charged in speculation."""
@@ -147,15 +171,21 @@ class Tenants:
         return len(self._undo)
 
     def charge(
-        self, queue: str, charges: tuple[Charge, ...], sign: int, *, fixed: bool = False
+        self,
+        queue: str,
+        charges: tuple[Charge, ...],
+        sign: int,
+        *,
+        fixed: bool = False,
+        user: str = "",
     ) -> None:
         """Add charges to the accounts of a queue and its ancestors (`sign` 1), or take them off.
 
-        `fixed`: what is charged cannot be returned.
+        `fixed`: what is charged cannot be returned. `user`: whose work it is.
         """
         if self._speculating:
-            self._undo.append((queue, charges, sign, fixed))
-        self._book(queue, charges, sign, fixed=fixed)
+            self._undo.append((queue, charges, sign, fixed, user))
+        self._book(queue, charges, sign, fixed=fixed, user=user)
 
     def returnable(self, workload: Workload) -> bool:
         """Return whether work can be taken back from where it borrows.
@@ -187,9 +217,12 @@ class Tenants:
             at = self.tree.get(at.parent)
         return None
 
-    def _book(self, queue: str, charges: tuple[Charge, ...], sign: int, *, fixed: bool) -> None:
+    def _book(
+        self, queue: str, charges: tuple[Charge, ...], sign: int, *, fixed: bool, user: str
+    ) -> None:
         for charge in charges:
             column = self._column(charge.accelerator)
+            self.users.book(queue, user, column, sign * charge.units)
             for number in self._paths.get(queue, ()):
                 key = (number, charge.device)
                 before = self._on_device[key]
@@ -199,6 +232,8 @@ class Tenants:
                     del self._on_device[key]
                 change = min(after, UNIT) - min(before, UNIT)
                 self._used[number, column] += change
+                if self.past is not None:
+                    self.past.book(number, column, change)
                 if fixed:
                     self._fixed[number, column] += change
 
@@ -283,7 +318,8 @@ class Tenants:
 
         Those below a guarantee on what their next workload asks for (`accelerators`, empty for any)
         come first; then counts how much of the fleet they hold for their weight, of the accelerator
-        of which they hold most. A queue that the tree does not have holds nothing.
+        of which they hold most, with what they held in the past where that counts. A queue that the
+        tree does not have holds nothing.
         """
         number = self._number.get(queue)
         if number is None:
@@ -293,14 +329,35 @@ class Tenants:
             for bound in self._guarantees[number]
             if not accelerators or not set(accelerators).isdisjoint(bound.accelerators)
         )
+        held = self._used[number].tolist()
+        if self.past is not None:
+            past = self.past.average(number, held)
+            held = [now + before for now, before in zip(held, past, strict=False)]
         weight = max(1, self.tree.queues[number].weight)
-        share = 0
-        for name, column in self._fleet.accelerator_ids.items():
-            if column < self._width:
-                fleet_units = max(1, self._fleet.devices_of(name)) * UNIT
-                held = int(self._used[number, column])
-                share = max(share, held * SHARE_SCALE // (fleet_units * weight))
-        return not below, share
+        share = dominant_share(self._fleet, enumerate(held), weight)
+        return not below, share * LOWERED_PART if queue in self.lowered else share
+
+    def rank_of_user(self, queue: str, user: str) -> tuple[bool, int]:
+        """Return what a user is ordered by in a queue in which users have their turns."""
+        return True, dominant_share(self._fleet, self.users.held(queue, user))
+
+    def past_written(self) -> Written:
+        """Return everything that is remembered of past use."""
+        return () if self.past is None else self.past.written(self._used)
+
+    def restore_past(self, written: Written, as_of_us: int) -> None:
+        """Let queues, whose accounts are as they are, have this past use and no other."""
+        if self.past is not None:
+            self.past.restore(written, as_of_us, self._used)
+
+    def past_units(self, queue: str) -> dict[str, int]:
+        """Return past use as the order counts it, by accelerator; nothing where it does not."""
+        if self.past is None:
+            return {}
+        number = self._number[queue]
+        past = self.past.average(number, self._used[number].tolist())
+        ids = self._fleet.accelerator_ids.items()
+        return {name: past[column] for name, column in ids if any(past[column : column + 1])}
 
     def _not_guaranteed(
         self, queue: str, accelerator: str, asked: Mapping[str, int]

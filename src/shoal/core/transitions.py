@@ -115,6 +115,8 @@ def _retract(world: "World", decision: Retract, at_us: int) -> None:
     if entry.failed_on is None:
         raise InvalidTransitionError(f"{decision.key}: no start of the workload failed")
     placements = list(entry.held.values())
+    for pod in entry.held:
+        world.served(entry, pod)
     world.give_back(entry, placements)
     entry.held.clear()
     entry.failed_on = None

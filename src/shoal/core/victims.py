@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from shoal.core.entry import Entry
 from shoal.core.evictions import DAY_US
+from shoal.core.precedence import priority_of
 from shoal.core.world import World
 from shoal.model.fractions import UNIT
 from shoal.model.workload import WorkloadType
@@ -96,7 +97,7 @@ def _victim(world: World, entry: Entry, pods: tuple[int, ...], now_us: int) -> V
             0 if entry.workload.type is WorkloadType.BATCH else lost,
             lost,
             0 if spared else 1,
-            entry.workload.priority,
+            priority_of(world.tenants.tree, entry.workload),
         ),
         tuple(sorted({charge.accelerator for charge in charges})),
         sum(charge.units for charge in charges),

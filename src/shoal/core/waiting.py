@@ -6,7 +6,7 @@ nowhere it can only fit on a node that has gained room since, so cycles look at 
 nodes that gained room (`fresh`), and a cycle costs what changed and not what waits.
 """
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Iterable
 
 import numpy as np
@@ -16,14 +16,13 @@ from shoal.core.eligibility import StaticMasks
 from shoal.core.events import Examined
 from shoal.core.fleet import Fleet
 from shoal.core.journal import IntArray
+from shoal.core.precedence import Order
 from shoal.core.shape import Shape
 from shoal.model.verdict import Verdict
-from shoal.model.workload import Workload
 
-GroupKey = tuple[str, tuple[tuple[Shape, int, int], ...], frozenset[str]]
-"""Queue; shape, count and needed pods of each pod set; the nodes that refused the workload."""
-
-Order = tuple[int, int, str]
+GroupKey = tuple[str, tuple[tuple[Shape, int, int], ...], frozenset[str], str]
+"""Queue; shape, count and needed pods of each pod set; the nodes that refused the workload; and
+its user, where users have their turns."""
 
 SEVERAL = -1
 """In place of a mask's number where pod sets have different ones: every row may do."""
@@ -31,11 +30,6 @@ SEVERAL = -1
 ANYTHING = int(np.iinfo(np.int64).min)
 NOTHING = int(np.iinfo(np.int64).max)
 _NEEDS = 5  # CPU, host memory, whole devices, compute on a leaf, memory on a leaf
-
-
-def order_of(workload: Workload) -> Order:
-    """Return the place of a workload in its queue: priority, then age, then uid."""
-    return -workload.priority, workload.created_us, workload.uid
 
 
 class Group:
@@ -51,14 +45,17 @@ class Group:
         "members",
         "missing_pods",
         "pods",
+        "queue",
         "shapes",
         "slot",
         "unanswered",
+        "user",
         "verdict",
     )
 
     def __init__(self, key: GroupKey, slot: int) -> None:
         self.key = key
+        self.queue, self.user = key[0], key[3]
         self.shapes = tuple(shape for shape, _, _ in key[1])
         """One for each pod set."""
         self.accelerators = tuple(
@@ -114,8 +111,8 @@ class Waiting:
         self._timed: dict[Group, None] = {}
         """Sleeping groups that time alone may wake."""
 
-    def add(self, workload: Workload, key: GroupKey) -> Group:
-        """Let a workload wait, in its group."""
+    def add(self, order: Order, key: GroupKey) -> Group:
+        """Let a workload wait, in its place in its group."""
         group = self.groups.get(key)
         if group is None:
             group = self.groups[key] = Group(key, self._new_slot())
@@ -123,21 +120,26 @@ class Waiting:
             self.awake[group] = None
             if group.pods > 1:
                 self._gangs[group] = None
-        insort(group.members, order_of(workload))
-        group.unanswered[workload.uid] = None
+        insort(group.members, order)
+        group.unanswered[order[2]] = None
         self.unanswered[group] = None
         return group
 
-    def remove(self, workload: Workload, group: Group) -> None:
+    def remove(self, order: Order, group: Group) -> None:
         """Let a workload wait no longer."""
-        group.members.remove(order_of(workload))
-        self.told(group, workload.uid)
+        del group.members[bisect_left(group.members, order)]
+        self.told(group, order[2])
         if not group.members:
             self.wake(group)
             del self.groups[group.key], self.awake[group]
             self._gangs.pop(group, None)
             self._slots[group.slot] = None
             self._empty.append(group.slot)
+
+    def reorder(self, group: Group, before: Order, order: Order) -> None:
+        """Give a member of a group another place in it."""
+        del group.members[bisect_left(group.members, before)]
+        insort(group.members, order)
 
     def told(self, group: Group, uid: str) -> None:
         """Note that a member has been told why it waits, or waits no longer."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from shoal.core import events as ev
-from shoal.core import snapshots, transitions
+from shoal.core import grouping, snapshots, transitions
 from shoal.core.board import Board
 from shoal.core.demand import Demand, Prices
 from shoal.core.eligibility import StaticMasks
@@ -24,6 +24,7 @@ from shoal.core.shape import Shape, Shapes
 from shoal.core.tenants import Charge, Tenants, charges_of
 from shoal.core.transitions import InvalidTransitionError
 from shoal.core.waiting import Group, Waiting
+from shoal.model.fractions import UNIT
 from shoal.model.node import Node
 from shoal.model.queue import QueueTree
 from shoal.model.request import Request
@@ -64,6 +65,7 @@ class World:
 
     def apply(self, event: ev.Event) -> None:  # noqa: C901, PLR0912, PLR0915 - a table, a line an event
         """Take in what happened. Events about things that are unknown or gone change nothing."""
+        self.tenants.clock(event.at_us)
         match event:
             case ev.Decided():
                 transitions.decided(self, event.decision, event.at_us)
@@ -109,6 +111,8 @@ class World:
                 self.waiting.wake_hungry()
             case ev.CheckpointReported():
                 self._checkpoint(event)
+            case ev.PrioritySet():
+                self._priority_set(event)
             case ev.PeriodBegan():
                 pass
             case (
@@ -117,6 +121,7 @@ class World:
                 | ev.GroupRestored()
                 | ev.RoomRestored()
                 | ev.DemandRestored()
+                | ev.UsageRestored()
             ):
                 snapshots.restore(self, event)
             case _:
@@ -141,12 +146,23 @@ class World:
                     self.charge(entry, pod, entry.charges[pod], 1)
             if entry.reserved is not None:
                 self.charge_reserved(entry, entry.reserved, 1)
+        self.tenants.remember_past()
+        grouping.regroup(self, self.entries.values())
         self.waiting.wake_all()
+
+    def _priority_set(self, event: ev.PrioritySet) -> None:
+        entry = self.entries.get(event.uid)
+        if entry is not None:
+            entry.workload = replace(entry.workload, priority_name=event.priority_name)
+            grouping.regroup(self, (entry,))
+            if entry.group is not None:
+                self.waiting.wake(entry.group)
 
     def charge(self, entry: Entry, pod: int, charges: tuple[Charge, ...], sign: int) -> None:
         """Charge a workload's queue for a pod (`sign` 1), or take charges off it (-1)."""
         fixed = not self.returnable(entry.workload) and not entry.spared(pod)
-        self.tenants.charge(entry.workload.queue, charges, sign, fixed=fixed)
+        workload = entry.workload
+        self.tenants.charge(workload.queue, charges, sign, fixed=fixed, user=workload.user)
 
     def returnable(self, workload: Workload) -> bool:
         """Return whether work can be taken back from where it borrows; see `tenants`."""
@@ -290,6 +306,7 @@ class World:
         placement = entry.held.pop(event.pod, None) if entry is not None else None
         if entry is None or placement is None:
             return
+        self.served(entry, event.pod)
         entry.started.pop(event.pod, None)
         gone = not entry.held
         evicted = event.pod in entry.evicting
@@ -369,6 +386,13 @@ class World:
             entry.evicting.pop(placement.pod, None)
         self.quota_on(entry)
 
+    def served(self, entry: Entry, pod: int) -> None:
+        """Count the device time that a pod has had, which is about to be over."""
+        since_us = entry.started.get(pod)
+        if since_us is not None:
+            units = sum(charge.units for charge in entry.charges[pod])
+            entry.served_device_us += units * max(0, self.tenants.now_us - since_us) // UNIT
+
     def quota_on(self, entry: Entry) -> None:
         """Wake those for whom the quota stood in the way that a workload may hold less of now."""
         for queue in self.tenants.path(entry.workload.queue):
@@ -376,16 +400,13 @@ class World:
 
     def wait(self, entry: Entry) -> None:
         """Let a workload wait in its group."""
-        workload = entry.workload
-        counts = [pod_set.count for pod_set in workload.pod_sets]
-        needed = [pod_set.needed for pod_set in workload.pod_sets]
-        shapes = zip(self.shapes_of(workload), counts, needed, strict=True)
-        entry.group = self.waiting.add(workload, (workload.queue, tuple(shapes), entry.refused))
+        entry.order = grouping.place_of(self, entry)
+        entry.group = self.waiting.add(entry.order, grouping.key_of(self, entry))
 
     def wait_no_more(self, entry: Entry) -> None:
         """Let a workload wait in its group no longer."""
         if entry.group is not None:
-            self.waiting.remove(entry.workload, entry.group)
+            self.waiting.remove(entry.order, entry.group)
             entry.group = None
 
     # Places ----------------------------------------------------------------------------------

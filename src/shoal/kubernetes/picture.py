@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from shoal.catalog.catalog import Catalog
 from shoal.core.decisions import Decision, Start, Wait
+from shoal.core.grouping import place_of
 from shoal.core.policies import Policy
-from shoal.core.waiting import order_of
 from shoal.core.world import State, World
 from shoal.kubernetes.asks import AskReader
 from shoal.kubernetes.client import Client
@@ -142,8 +142,9 @@ class Picture:
                 loop.feed(event)
         for priced in price_now(self.world, policy, at_us):
             loop.feed(priced)
-        waiting = [e.workload for e in self.world.entries.values() if e.state is State.WAITING]
-        self.waited = [each.uid for each in sorted(waiting, key=order_of)]
+        waiting = [e for e in self.world.entries.values() if e.state is State.WAITING]
+        waiting.sort(key=lambda entry: place_of(self.world, entry))
+        self.waited = [each.workload.uid for each in waiting]
         self.held = self._holders()
         while not loop.turn(at_us).complete:
             pass
@@ -217,7 +218,7 @@ class Picture:
             places = () if waits else tuple(sorted({p.node for p in entry.held.values()}))
             rows.append(
                 (
-                    order_of(workload),
+                    place_of(self.world, entry),
                     WorkloadRow(
                         uid,
                         workload.namespace,

@@ -72,12 +72,14 @@ _KINDS: dict[int, type] = {
     41: ev.DisruptionBudgetSet,
     42: ev.CheckpointReported,
     43: ev.PeriodBegan,
+    44: ev.PrioritySet,
     48: ev.Cycled,
     49: ev.WorkloadRestored,
     50: ev.GroupRestored,
     51: ev.RoomRestored,
     52: ev.DemandRestored,
     53: ev.EvictionsRestored,
+    54: ev.UsageRestored,
 }
 _DECISION_KINDS: dict[int, type] = {
     64: Start,

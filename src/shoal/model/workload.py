@@ -39,9 +39,11 @@ class Workload:
 
     `uid` is unique for ever. `created_us` is the control plane's time of creation, in microseconds
     since the epoch; work of equal priority in a queue is served in its order. `user` is who asked
-    for it. `run_us` is how long it runs at most, as its owner declared. `grace_us` is what its pods
-    take to stop, at most, when asked to. Work that is not `recreated` ends when it is evicted,
-    because nobody makes its pods again; so it is never evicted.
+    for it. `priority_name` is a name in the table of priorities of its queue, whose value counts as
+    long as it stands there; otherwise `priority` does. `run_us` is how long it runs at most, as its
+    owner declared. `grace_us` is what its pods take to stop, at most, when asked to. Work that is
+    not `recreated` ends when it is evicted, because nobody makes its pods again; so it is never
+    evicted.
     """
 
     uid: str
@@ -56,6 +58,7 @@ class Workload:
     run_us: int | None = None
     grace_us: int = 0
     recreated: bool = True
+    priority_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from shoal.catalog.catalog import Catalog
+from shoal.core.order import in_turn
 from shoal.core.policies import Policy
-from shoal.core.waiting import order_of
 from shoal.core.world import Entry, State, World
 from shoal.loop.doors import Doors
 from shoal.loop.story import Life, Story
@@ -106,16 +106,16 @@ class Look:
     def order(self, queue: str) -> Mapping[str, int]:
         """The place, from 1, of each workload that waits in a queue."""
         if self._orders is None:
-            waiting: dict[str, list[Workload]] = {}
+            waiting: dict[str, list[Entry]] = {}
             for entry in self.world.entries.values():
                 if entry.group is not None:
-                    waiting.setdefault(entry.workload.queue, []).append(entry.workload)
+                    waiting.setdefault(entry.workload.queue, []).append(entry)
             self._orders = {
                 name: {
-                    each.uid: place
-                    for place, each in enumerate(sorted(workloads, key=order_of), start=1)
+                    each.workload.uid: place
+                    for place, each in enumerate(in_turn(self.world, name, entries), start=1)
                 }
-                for name, workloads in waiting.items()
+                for name, entries in waiting.items()
             }
         return self._orders.get(queue, {})
 
