@@ -1,7 +1,7 @@
 """The shortest list of events that makes a world equal to another one, and what they do."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from shoal.core import events as ev
 from shoal.core.entry import Entry
@@ -97,6 +97,8 @@ def restore(world: "World", event: Restored) -> None:
             world.demand.restore(event.learned)
         case ev.UsageRestored():
             world.tenants.restore_past(event.used, event.as_of_us)
+        case _:
+            assert_never(event)
 
 
 def _restore_workload(world: "World", event: ev.WorkloadRestored) -> None:

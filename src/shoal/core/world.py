@@ -7,7 +7,6 @@ events that makes an equal world.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import assert_never
 
 from shoal.core import events as ev
 from shoal.core import grouping, snapshots, transitions
@@ -115,17 +114,8 @@ class World:
                 self._priority_set(event)
             case ev.PeriodBegan():
                 pass
-            case (
-                ev.WorkloadRestored()
-                | ev.EvictionsRestored()
-                | ev.GroupRestored()
-                | ev.RoomRestored()
-                | ev.DemandRestored()
-                | ev.UsageRestored()
-            ):
-                snapshots.restore(self, event)
             case _:
-                assert_never(event)
+                snapshots.restore(self, event)
 
     def board(self, policy: Policy, seed: int) -> Board:
         """Return the scores of nodes under a policy."""
