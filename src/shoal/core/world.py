@@ -62,7 +62,9 @@ class World:
         self.masks = StaticMasks(self.fleet)
         self._boards: dict[tuple[Policy, int], Board] = {}
 
-    def apply(self, event: ev.Event) -> None:  # noqa: C901, PLR0912 - a line an event
+    def apply(  # noqa: C901, PLR0912, PLR0915 - a table, a line an event
+        self, event: ev.Event
+    ) -> None:
         """Take in what happened. Events about things that are unknown or gone change nothing."""
         self.tenants.clock(event.at_us)
         match event:
