@@ -161,6 +161,10 @@ LIKELY = {
     annotations.ACCELERATORS: "[A-Za-z0-9._|-]{1,12}",
     annotations.LINKS: "[a-z|]{1,8}",
     annotations.QUEUE: "[a-z0-9-]{1,64}",
+    annotations.PRIORITY: "[a-z0-9-]{1,64}",
+    annotations.RUN: "[0-9]{1,8}[dhms]([0-9]{1,2}[hms]){0,2}",
+    annotations.MINIMUM: "[0-9]{1,7}",
+    annotations.RECREATE: "true|false|yes",
     annotations.TYPE: "training|inference|notebook|batch|Batch",
 }
 

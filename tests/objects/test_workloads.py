@@ -6,10 +6,11 @@ import msgspec
 import pytest
 
 from shoal.kubernetes.wire.kinds import JOBS, REPLICA_SETS
-from shoal.model.refusal import Refusal
+from shoal.model.refusal import Refusal, RefusalCode
 from shoal.model.workload import Workload, WorkloadType
 from shoal.objects.owners import FORMS, read_group
 from shoal.objects.workloads import group_of_job, group_of_replicas, workload_of
+from shoal.texts.refusals import refusal_text
 from tests.objects.small import catalogue, manifest
 
 GPU = {"nvidia.com/gpu": "2"}
@@ -163,3 +164,137 @@ def test_other_kinds_are_refused_with_those_that_are_known() -> None:
         ValueError, match=r"a PyTorchJob of v1 .* write apiVersion: kubeflow.org/v1"
     ):
         read_group({"apiVersion": "v1", "kind": "PyTorchJob"})
+
+
+# What people declare ----------------------------------------------------------------------------
+
+HOUR_US = 3_600_000_000
+
+
+def annotated(body: dict[str, Any], **annotations: str) -> dict[str, Any]:
+    """The manifest with annotations on its pods, without their prefix."""
+    pods = body if body["kind"] == "Pod" else body["spec"]["template"]
+    pods["metadata"]["annotations"] |= {f"shoal.dev/{k}": v for k, v in annotations.items()}
+    return body
+
+
+def bare(**spec: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Pod", **manifest(GPU, **spec)}
+
+
+def refused(body: dict[str, Any]) -> Refusal:
+    said = workload_of(read_group(body), catalogue())
+    assert isinstance(said, Refusal), said
+    return said
+
+
+@pytest.mark.parametrize(
+    ("annotation", "deadline_s", "hours"),
+    [(None, None, None), ("2h", None, 2), (None, 7200, 2), ("3h", 7200, 2), ("1h", 7200, 1)],
+)
+def test_how_long_work_runs_is_what_was_declared_or_its_owners_deadline(
+    annotation: str | None, deadline_s: int | None, hours: int | None
+) -> None:
+    spec = {"activeDeadlineSeconds": deadline_s} if deadline_s else {}
+    body = owner("batch/v1", "Job", **spec)
+    if annotation:
+        annotated(body, run=annotation)
+    assert only(body).run_us == (None if hours is None else hours * HOUR_US)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        bare(activeDeadlineSeconds=3600),
+        {
+            "apiVersion": "kubeflow.org/v1",
+            "kind": "PyTorchJob",
+            "metadata": {"name": "w", "uid": "u"},
+            "spec": {
+                "runPolicy": {"activeDeadlineSeconds": 3600},
+                "pytorchReplicaSpecs": {"Worker": {"replicas": 2, "template": manifest(GPU)}},
+            },
+        },
+        {
+            "apiVersion": "ray.io/v1",
+            "kind": "RayJob",
+            "metadata": {"name": "w", "uid": "u"},
+            "spec": {
+                "activeDeadlineSeconds": 3600,
+                "rayClusterSpec": {"headGroupSpec": {"template": manifest(GPU)}},
+            },
+        },
+    ],
+)
+def test_owners_with_a_deadline_of_their_own_declare_it(body: dict[str, Any]) -> None:
+    assert only(body).run_us == HOUR_US
+
+
+def test_a_deadline_of_a_jobs_pods_is_not_the_jobs_as_they_are_made_again() -> None:
+    body = owner("batch/v1", "Job")
+    body["spec"]["template"]["spec"]["activeDeadlineSeconds"] = 60
+    assert only(body).run_us is None
+
+
+def test_the_longest_set_of_pods_says_how_long_a_gang_runs() -> None:
+    def role(run: str) -> dict[str, Any]:
+        return {"replicas": 1, "template": manifest(GPU, {"shoal.dev/run": run})}
+
+    body = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": "w", "uid": "u"},
+        "spec": {"pytorchReplicaSpecs": {"Master": role("3h"), "Worker": role("1h")}},
+    }
+    assert only(body).run_us == 3 * HOUR_US
+
+
+def test_a_gang_may_need_fewer_pods_than_it_would_like() -> None:
+    body = annotated(owner("batch/v1", "Job", parallelism=4), minimum="2")
+    assert [(each.count, each.minimum, each.needed) for each in only(body).pod_sets] == [(4, 2, 2)]
+    assert only(owner("batch/v1", "Job", parallelism=4)).pod_sets[0].minimum is None
+
+
+def test_a_minimum_is_one_to_all_of_a_gangs_pods() -> None:
+    said = refused(annotated(owner("batch/v1", "Job", parallelism=4), minimum="5"))
+    assert refusal_text(said) == (
+        "shoal.dev/minimum is 5, and there are 4 pods; write a number from 1 to 4"
+    )
+    said = refused(annotated(owner("apps/v1", "Deployment", replicas=4), minimum="2"))
+    assert refusal_text(said) == (
+        "shoal.dev/minimum says how many pods of a gang have to run, and the pods of w start one by"
+        " one; leave it out"
+    )
+    assert refused(annotated(bare(), minimum="0")).code is RefusalCode.NOT_A_COUNT
+
+
+def test_what_pods_take_to_stop_is_their_longest_grace() -> None:
+    assert only(bare()).grace_us == 30_000_000
+    assert only(bare(terminationGracePeriodSeconds=0)).grace_us == 0
+    body = owner("batch/v1", "Job")
+    body["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 600
+    assert only(body).grace_us == 600_000_000
+
+
+def test_a_bare_pod_is_made_again_only_if_somebody_says_so() -> None:
+    assert not only(bare()).recreated
+    assert only(annotated(bare(), recreate="true")).recreated
+    assert only(owner("batch/v1", "Job")).recreated
+    # Nobody makes his work impossible to evict by saying that it is not.
+    said = refused(annotated(owner("batch/v1", "Job"), recreate="false"))
+    assert refusal_text(said) == "shoal.dev/recreate is 'false'; write one such as: true"
+
+
+def test_who_asks_is_never_read_from_what_he_wrote() -> None:
+    said = refused(annotated(bare(), user="somebody-else"))
+    assert refusal_text(said) == "shoal.dev/user is written by Shoal; leave it out"
+    told = workload_of(read_group(bare()), catalogue(), user="ann")
+    assert isinstance(told, Workload)
+    assert (told.user, only(bare()).user) == ("ann", "")
+
+
+@pytest.mark.parametrize("text", ["", "2", "0h", "2 h", "-1h", "h", "1h1d", "99999d"])
+def test_a_run_time_that_is_none_is_refused(text: str) -> None:
+    said = refused(annotated(bare(), run=text))
+    assert said.code is RefusalCode.NOT_A_DURATION
+    assert "such as 2h or 1h30m" in refusal_text(said)

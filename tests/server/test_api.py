@@ -157,7 +157,9 @@ def test_lists_come_in_pages_that_neither_lose_nor_repeat(api: Api) -> None:
 
 
 def test_workloads_are_found_by_what_they_are(api: Api) -> None:
-    api.submit(job("a"), job("b", queue="nlp", type="batch"), pod("c", queue="serving"))
+    api.submit(
+        job("a"), job("b", queue="nlp", type="batch"), pod("c", queue="serving", type="inference")
+    )
     names = {
         "research": ["a", "b"],
         "vision": ["a"],

@@ -38,6 +38,15 @@ class RefusalCode(StrEnum):
     NO_RESOURCE_NAME = "no-resource-name"
     TOO_MANY_DEVICES = "too-many-devices"
     UNSUPPORTED_AFFINITY = "unsupported-affinity"
+    NOT_A_DURATION = "not-a-duration"
+    NOT_A_GANG = "not-a-gang"
+    MINIMUM_ABOVE_COUNT = "minimum-above-count"
+    NO_QUEUE_OF_NAMESPACE = "no-queue-of-namespace"
+    SEVERAL_QUEUES = "several-queues"
+    CLOSING_QUEUE = "closing-queue"
+    TYPE_NOT_GRANTED = "type-not-granted"
+    UNKNOWN_PRIORITY = "unknown-priority"
+    PRIORITY_OF_OTHERS = "priority-of-others"
 
 
 class HintCode(StrEnum):

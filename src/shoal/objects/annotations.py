@@ -10,8 +10,13 @@ r"""Shoal's annotations on a pod, read strictly.
 | `shoal.dev/links` | a connection that its devices must have, such as `nvlink` |
 | `shoal.dev/queue` | the queue to wait in |
 | `shoal.dev/type` | `training`, `inference`, `notebook` or `batch` |
+| `shoal.dev/priority` | a priority of the queue, by its name |
+| `shoal.dev/run` | how long the work runs at most, such as `2h` |
+| `shoal.dev/minimum` | how many pods of this set have to run; the others run while there is room |
+| `shoal.dev/recreate` | `true`: somebody makes the pod, which has no owner, again |
 
-Any other key of the prefix is refused. `shoal.dev/claim` is written by Shoal's webhook.
+Any other key of the prefix is refused. `shoal.dev/claim` is written by Shoal's webhook, and
+`shoal.dev/user` is never believed: who asks is known from the API server.
 """
 
 import difflib
@@ -23,6 +28,7 @@ from typing import Any, Final
 from shoal.model.isolation import PRESETS, Isolation, parse_isolation
 from shoal.model.refusal import Details, Hint, HintCode, Refusal, RefusalCode
 from shoal.model.workload import WorkloadType
+from shoal.objects.durations import duration_us
 from shoal.objects.quantity import MIB, QuantityError, ceiling, exact
 
 PREFIX: Final = "shoal.dev/"
@@ -34,10 +40,14 @@ ACCELERATORS: Final = f"{PREFIX}accelerators"
 LINKS: Final = f"{PREFIX}links"
 QUEUE: Final = f"{PREFIX}queue"
 TYPE: Final = f"{PREFIX}type"
+PRIORITY: Final = f"{PREFIX}priority"
+RUN: Final = f"{PREFIX}run"
+MINIMUM: Final = f"{PREFIX}minimum"
+RECREATE: Final = f"{PREFIX}recreate"
 
 WRITTEN_BY_PEOPLE: Final = (
     *(MEMORY, COMPUTE, DEVICES, ISOLATION, ACCELERATORS, LINKS),
-    *(QUEUE, TYPE),
+    *(QUEUE, TYPE, PRIORITY, RUN, MINIMUM, RECREATE),
 )
 """Every key that a person may write on a pod."""
 
@@ -50,7 +60,10 @@ CLAIM: Final = f"{PREFIX}claim"
 PLAN: Final = f"{PREFIX}plan"
 """The scheduling gate; as an annotation it is always forged."""
 
-WRITTEN_BY_SHOAL: Final = (CLAIM, PLAN)
+USER: Final = f"{PREFIX}user"
+"""Who asked for the work; whoever writes it himself would be another."""
+
+WRITTEN_BY_SHOAL: Final = (CLAIM, PLAN, USER)
 
 DEFAULT_QUEUE: Final = "default"
 
@@ -64,7 +77,8 @@ WORDS_FORM: Final = r"[A-Za-z0-9._-]+(\|[A-Za-z0-9._-]+)*"
 class Annotations:
     """What a pod's annotations say. `None` and empty: not written.
 
-    `memory_mib` is rounded up to whole MiB; `accelerators` and `links` are words as written.
+    `memory_mib` is rounded up to whole MiB; `accelerators` and `links` are words as written, and so
+    is `priority`. `run_us` is in microseconds.
     """
 
     memory_mib: int | None = None
@@ -75,6 +89,10 @@ class Annotations:
     links: tuple[str, ...] = ()
     queue: str = DEFAULT_QUEUE
     type: WorkloadType = WorkloadType.BATCH
+    priority: str = ""
+    run_us: int | None = None
+    minimum: int | None = None
+    recreate: bool = False
     hints: tuple[Hint, ...] = field(default=(), compare=False)
 
     @property
@@ -165,6 +183,12 @@ def _devices(key: str, text: str) -> int | Refusal:
     return refuse(code, key, text)
 
 
+def _pods(key: str, text: str) -> int | Refusal:
+    if re.fullmatch(COUNT_FORM, text) is None:
+        return refuse(RefusalCode.NOT_A_COUNT, key, text)
+    return int(text)
+
+
 def _isolation(key: str, text: str) -> Isolation | Refusal:
     try:
         return parse_isolation(text)
@@ -185,6 +209,21 @@ def _type(key: str, text: str) -> WorkloadType | Refusal:
     return WorkloadType(text)
 
 
+def _priority(key: str, text: str) -> str | Refusal:
+    if re.fullmatch(QUEUE_FORM, text) is None:
+        return refuse(RefusalCode.BAD_WORD, key, text, known="urgent")
+    return text
+
+
+def _run(key: str, text: str) -> int | Refusal:
+    return duration_us(text) or refuse(RefusalCode.NOT_A_DURATION, key, text)
+
+
+def _recreate(key: str, text: str) -> bool | Refusal:
+    # Work of which nobody makes the pods again is never evicted, so "false" could be abused.
+    return text == "true" or refuse(RefusalCode.BAD_WORD, key, text, known="true")
+
+
 def _queue(text: str, queues: Collection[str]) -> str | Refusal:
     if text in queues:
         return text
@@ -202,8 +241,15 @@ _READERS: Final[Mapping[str, Callable[[str, str], object]]] = {
     ACCELERATORS: _words,
     LINKS: _words,
     TYPE: _type,
+    PRIORITY: _priority,
+    RUN: _run,
+    MINIMUM: _pods,
+    RECREATE: _recreate,
 }
 _FIELDS: Final[Mapping[str, str]] = {
     MEMORY: "memory_mib",
     COMPUTE: "compute_percent",
-} | {key: key.removeprefix(PREFIX) for key in WRITTEN_BY_PEOPLE if key not in (MEMORY, COMPUTE)}
+    RUN: "run_us",
+} | {
+    key: key.removeprefix(PREFIX) for key in WRITTEN_BY_PEOPLE if key not in (MEMORY, COMPUTE, RUN)
+}

@@ -5,7 +5,6 @@ says what is allowed.
 """
 
 import difflib
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, TypeVar
@@ -17,13 +16,11 @@ from shoal.catalog.load import in_words
 from shoal.catalog.load.reader import Document
 from shoal.model.request import Operator, Requirement
 from shoal.model.selector import Selector
+from shoal.objects.durations import duration_us
 
 API_VERSION: Final = "shoal.dev/v1alpha1"
 
 M = TypeVar("M", bound=BaseModel)
-
-_DURATION: Final = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?(?:(\d{1,7})s)?")
-_UNITS_US: Final = (86_400_000_000, 3_600_000_000, 60_000_000, 1_000_000)
 
 LABEL_KEY: Final = (
     r"^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$"
@@ -96,9 +93,7 @@ class Source:
 
     def duration_us(self, path: Sequence[int | str], text: str) -> int:
         """A duration such as `10m` in microseconds; 0 where it is none, which is then noted."""
-        found = _DURATION.fullmatch(text)
-        parts = found.groups(default="0") if found else ()
-        total = sum(int(part) * unit for part, unit in zip(parts, _UNITS_US, strict=False))
+        total = duration_us(text)
         if not total:
             self.complain(
                 path,

@@ -12,11 +12,9 @@ from shoal.model.fractions import RATE_ONE
 from shoal.model.queue import UNITS, Priority, Queue, Quota
 from shoal.model.workload import WorkloadType
 from shoal.objects.budgets import Prices, check_prices
+from shoal.objects.durations import duration_text
 from shoal.objects.forms import Source
 from shoal.objects.quotas import Part, Scale
-
-_UNITS_US: Final = ((86_400_000_000, "d"), (3_600_000_000, "h"), (60_000_000, "m"))
-
 
 Protection = Mapping[str, tuple[int, str]]
 """The bounds of evictions that hold: each by its name, with the queue that wrote it."""
@@ -165,7 +163,7 @@ class Grants:
                 continue
             theirs, by = above.get(name, (mine, queue.name))
             if mine != theirs and (mine > theirs) is bound.more_protects:
-                shown = _duration if bound.is_duration else _number
+                shown = duration_text if bound.is_duration else _number
                 fewer = "less" if bound.more_protects else "more"
                 self._complain(
                     queue,
@@ -348,12 +346,3 @@ def _shown(quota: Quota) -> str:
 
 def _number(value: int) -> str:
     return f"{value:,}"
-
-
-def _duration(value_us: int) -> str:
-    """A duration as people write it: 1h30m."""
-    text, left = "", value_us
-    for unit_us, letter in _UNITS_US:
-        count, left = divmod(left, unit_us)
-        text += f"{count}{letter}" if count else ""
-    return text + (f"{left // 1_000_000}s" if left else "")

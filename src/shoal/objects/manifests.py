@@ -77,6 +77,10 @@ class PodSpecLike(Protocol):
     def resources(self) -> ResourcesLike | None: ...
     @property
     def overhead(self) -> Mapping[str, str]: ...
+    @property
+    def termination_grace_period_seconds(self) -> int: ...
+    @property
+    def active_deadline_seconds(self) -> int | None: ...
 
 
 class MetadataLike(Protocol):
@@ -150,6 +154,8 @@ class PodSpec(Part, frozen=True):
     init_containers: tuple[Container, ...] = ()
     resources: Resources | None = None
     overhead: dict[str, str] = {}
+    termination_grace_period_seconds: int = 30
+    active_deadline_seconds: int | None = None
 
 
 class Metadata(Part, frozen=True):

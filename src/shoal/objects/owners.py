@@ -30,6 +30,7 @@ class _JobSpec(Part, frozen=True):
 
     parallelism: int = 1
     completions: int | None = None
+    active_deadline_seconds: int | None = None
     template: Pod = Pod()
 
 
@@ -88,9 +89,16 @@ class _JobSet(Part, frozen=True):
     spec: _JobSetSpec = _JobSetSpec()
 
 
+class _RunPolicy(Part, frozen=True):
+    """On what terms a PyTorchJob runs."""
+
+    active_deadline_seconds: int | None = None
+
+
 class _PyTorchJobSpec(Part, frozen=True):
     """What a PyTorchJob runs: pods by their role."""
 
+    run_policy: _RunPolicy = _RunPolicy()
     pytorch_replica_specs: dict[str, _ReplicaSpec] = {}  # noqa: RUF012 - copied by msgspec
 
 
@@ -128,6 +136,7 @@ class _RayJobSpec(Part, frozen=True):
     """What a RayJob runs; without a cluster of its own it uses one that exists."""
 
     ray_cluster_spec: _RayCluster | None = None
+    active_deadline_seconds: int | None = None
 
 
 class _RayJob(Part, frozen=True):
@@ -165,7 +174,13 @@ def _group_of_pytorch_job(owner: _PyTorchJob) -> Group:
         TemplateSet(role.lower(), spec.replicas, spec.template)
         for role, spec in sorted(owner.spec.pytorch_replica_specs.items())
     )
-    return Group(owner.metadata, sets, together=True, type=WorkloadType.TRAINING)
+    return Group(
+        owner.metadata,
+        sets,
+        together=True,
+        type=WorkloadType.TRAINING,
+        deadline_s=owner.spec.run_policy.active_deadline_seconds,
+    )
 
 
 def _group_of_ray_job(owner: _RayJob) -> Group:
@@ -180,7 +195,8 @@ def _group_of_ray_job(owner: _RayJob) -> Group:
         for each in cluster.worker_group_specs
     )
     head = TemplateSet("head", 1, cluster.head_group_spec.template)
-    return Group(owner.metadata, (head, *workers), together=True)
+    deadline_s = owner.spec.active_deadline_seconds
+    return Group(owner.metadata, (head, *workers), together=True, deadline_s=deadline_s)
 
 
 def _ray_workers(group: _RayWorkers) -> int:

@@ -6,15 +6,18 @@ own, in one of so many *slots*: a pod that replaces another takes its slot, and 
 the queue, the arrival and the history. A pod without an owner is a workload.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from shoal.catalog.catalog import Catalog
-from shoal.model.refusal import Refusal
+from shoal.model.refusal import Refusal, RefusalCode
 from shoal.model.workload import PodSet, Workload, WorkloadType
-from shoal.objects.annotations import TYPE
+from shoal.objects.annotations import MINIMUM, TYPE, refuse
 from shoal.objects.manifests import MetadataLike, PodLike
-from shoal.objects.pods import DEFAULT_RULES, Rules, reading_of
+from shoal.objects.pods import DEFAULT_RULES, Reading, Rules, reading_of
+
+SECOND_US: Final = 1_000_000
 
 PODS: Final = "pods"
 """The name of the only set of pods."""
@@ -30,6 +33,10 @@ class JobSpecLike(Protocol):
     @property
     def completions(self) -> int | None:
         """Pods that must succeed."""
+
+    @property
+    def active_deadline_seconds(self) -> int | None:
+        """After so long it is ended."""
 
     @property
     def template(self) -> PodLike:
@@ -102,12 +109,16 @@ class Group:
         sets: its pods; one set where each starts by itself.
         together: whether they start together or not at all; else each by itself, in a slot.
         type: what kind of work it is where the pods do not say.
+        deadline_s: after so many seconds its owner ends it.
+        recreated: whether its owner makes pods again that are gone.
     """
 
     metadata: MetadataLike
     sets: tuple[TemplateSet, ...]
     together: bool
     type: WorkloadType = WorkloadType.BATCH
+    deadline_s: int | None = None
+    recreated: bool = True
 
     @property
     def count(self) -> int:
@@ -129,13 +140,16 @@ def slot_uid(owner_uid: str, slot: int) -> str:
 
 def group_of_pod(pod: PodLike) -> Group:
     """The group of a pod that nothing owns."""
-    return Group(pod.metadata, (TemplateSet(PODS, 1, pod),), together=True)
+    pods = TemplateSet(PODS, 1, pod)
+    deadline_s = pod.spec.active_deadline_seconds
+    return Group(pod.metadata, (pods,), together=True, deadline_s=deadline_s, recreated=False)
 
 
 def group_of_job(job: JobLike) -> Group:
     """The gang of a Job: as many pods as may still run at once, at least one."""
     pods = TemplateSet(PODS, job_pods(job.spec, job.status.succeeded), job.spec.template)
-    return Group(job.metadata, (pods,), together=True)
+    deadline_s = job.spec.active_deadline_seconds
+    return Group(job.metadata, (pods,), together=True, deadline_s=deadline_s)
 
 
 def job_pods(spec: JobSpecLike, succeeded: int = 0) -> int:
@@ -159,16 +173,22 @@ def workload_of(
     *,
     slot: int = 0,
     created_us: int = 0,
+    user: str = "",
 ) -> Workload | Refusal:
     """The workload of a gang, or the one in `slot`; a refusal if a template asks for nonsense.
 
-    Queue and type are those of the first set of pods that asks for devices.
+    Queue and type are those of the first set of pods that asks for devices. It runs as long as its
+    longest set declares, at most until its owner's deadline. `user` is who asked for it, as the
+    place where it came in knows. Its priority is for `rights` to say.
     """
-    readings = []
+    readings: list[tuple[TemplateSet, Reading]] = []
     for each in group.sets:
         reading = reading_of(each.template, catalog, rules)
         if isinstance(reading, Refusal):
             return reading
+        wrong = _wrong_minimum(group, each, reading.annotations.minimum)
+        if wrong is not None:
+            return wrong
         readings.append((each, reading))
     if not readings:
         raise ValueError(f"{group.metadata.name} has no pods; write a template")
@@ -178,7 +198,12 @@ def workload_of(
     return Workload(
         uid=meta.uid if group.together else slot_uid(meta.uid, slot),
         pod_sets=tuple(
-            PodSet(each.name, each.count if group.together else 1, reading.request)
+            PodSet(
+                each.name,
+                each.count if group.together else 1,
+                reading.request,
+                reading.annotations.minimum,
+            )
             for each, reading in readings
         ),
         queue=main.queue,
@@ -186,4 +211,34 @@ def workload_of(
         created_us=created_us,
         name=meta.name if group.together else f"{meta.name}/{slot}",
         namespace=meta.namespace,
+        user=user,
+        run_us=_run_us(group, [reading for _, reading in readings]),
+        grace_us=_grace_us(group),
+        recreated=group.recreated or any(reading.annotations.recreate for _, reading in readings),
     )
+
+
+def _wrong_minimum(group: Group, pods: TemplateSet, minimum: int | None) -> Refusal | None:
+    """Why a set of pods cannot have this minimum."""
+    if minimum is None:
+        return None
+    if not group.together:
+        return refuse(RefusalCode.NOT_A_GANG, MINIMUM, str(minimum), name=group.metadata.name)
+    if minimum > pods.count:
+        return refuse(RefusalCode.MINIMUM_ABOVE_COUNT, MINIMUM, str(minimum), count=pods.count)
+    return None
+
+
+def _grace_us(group: Group) -> int:
+    """How long its pods take to stop, at most."""
+    graces = (each.template.spec.termination_grace_period_seconds for each in group.sets)
+    return max(0, *graces) * SECOND_US
+
+
+def _run_us(group: Group, readings: Sequence[Reading]) -> int | None:
+    """How long a workload runs at most, as was declared."""
+    written = [run for reading in readings if (run := reading.annotations.run_us) is not None]
+    declared = [max(written)] if written else []
+    if group.deadline_s is not None:
+        declared.append(max(1, group.deadline_s) * SECOND_US)
+    return min(declared, default=None)

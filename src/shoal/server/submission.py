@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import uuid4
 
@@ -10,10 +10,11 @@ from shoal.catalog.catalog import Catalog
 from shoal.model.modes import Channel
 from shoal.model.queue import QueueTree
 from shoal.model.refusal import Refusal, RefusalCode
-from shoal.model.workload import Workload
-from shoal.objects.annotations import DEFAULT_QUEUE, PREFIX, QUEUE, refuse
+from shoal.model.workload import Workload, WorkloadType
+from shoal.objects.annotations import DEFAULT_QUEUE, PREFIX, PRIORITY, QUEUE, refuse
 from shoal.objects.owners import read_group
 from shoal.objects.pods import Rules, reading_of
+from shoal.objects.rights import priority_in, type_in
 from shoal.objects.workloads import Group, workload_of
 from shoal.server.models import ProblemPart
 from shoal.texts.language import Language
@@ -146,15 +147,16 @@ class Reader:
                     for hint in reading.hints
                 ]
         queue = self._queue_of(number, group, first)
+        priority = self._priority_in(number, group, queue, first.type)
         for slot in range(slots):
             uid = owner if group.together else f"{owner}/{slot}"
             name = group.metadata.name if group.together else f"{group.metadata.name}/{slot}"
             made.append(
-                Workload(
+                replace(
+                    first,
                     uid=uid,
-                    pod_sets=first.pod_sets,
                     queue=queue,
-                    type=first.type,
+                    priority=priority,
                     name=name,
                     namespace=namespace,
                 )
@@ -181,6 +183,21 @@ class Reader:
                 said_of = "names no queue"
             self._complain(number, QUEUE, f"{said_of}; write one of {names}")
         return queue
+
+    def _priority_in(self, number: int, group: Group, name: str, type_: WorkloadType) -> int:
+        """The value of its priority; whoever has the socket may ask for every one."""
+        queue = self._tree.get(name)
+        if queue is None:
+            return 0
+        wrong = type_in(queue, type_)
+        if wrong is not None:
+            self._complain(number, wrong.field, self._said(wrong))
+        said = {each.template.metadata.annotations.get(PRIORITY, "") for each in group.sets} - {""}
+        values = [priority_in(queue, each, None) for each in sorted(said)]
+        for value in values:
+            if isinstance(value, Refusal):
+                self._complain(number, value.field, self._said(value))
+        return max((value for value in values if not isinstance(value, Refusal)), default=0)
 
     def _said(self, refusal: Refusal) -> str:
         return refusal_text(refusal, self._language)

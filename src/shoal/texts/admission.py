@@ -26,6 +26,10 @@ class Rule(StrEnum):
     WORDS = "words"
     QUEUE = "queue"
     TYPE = "type"
+    PRIORITY = "priority"
+    RUN = "run"
+    MINIMUM = "minimum"
+    RECREATE = "recreate"
     NO_DEVICE_VARIABLES = "no-device-variables"
     NO_FOREIGN_MARKS = "no-foreign-marks"
     NO_CLASS_NAMES = "no-class-names"
@@ -59,8 +63,8 @@ _ENGLISH: Final[Mapping[Rule, str]] = {
     ),
     Rule.KNOWN_KEYS: (
         "metadata.annotations: a key of shoal.dev/ is not known or is written by Shoal only;"
-        " known are shoal.dev/ memory, compute, devices, isolation, accelerators, links, queue"
-        " and type"
+        " known are shoal.dev/ memory, compute, devices, isolation, accelerators, links, queue,"
+        " type, priority, run, minimum and recreate"
     ),
     Rule.NO_LABELS: (
         "metadata.labels: people do not set labels of shoal.dev/ on pods; write what you want as an"
@@ -78,6 +82,10 @@ _ENGLISH: Final[Mapping[Rule, str]] = {
     ),
     Rule.QUEUE: "shoal.dev/queue: names of queues are lower-case letters, digits and '-'",
     Rule.TYPE: "shoal.dev/type: write training, inference, notebook or batch",
+    Rule.PRIORITY: "shoal.dev/priority: names of priorities are lower-case letters, digits and '-'",
+    Rule.RUN: "shoal.dev/run: write whole numbers with d, h, m or s, such as 2h or 1h30m",
+    Rule.MINIMUM: "shoal.dev/minimum: write a whole number of pods from 1, in digits 0-9",
+    Rule.RECREATE: "shoal.dev/recreate: write true, or leave it out",
     Rule.NO_DEVICE_VARIABLES: (
         "env: NVIDIA_VISIBLE_DEVICES and its like hand out devices that nobody planned; leave them"
         " out, and write the devices under resources.limits"
@@ -124,7 +132,8 @@ _CHINESE: Final[Mapping[Rule, str]] = {
     Rule.KNOWN_KEYS: (
         "metadata.annotations：有未知的或只能由 Shoal 填写的 shoal.dev/ 键；"
         "已知的键是 shoal.dev/ 下的"
-        " memory、compute、devices、isolation、accelerators、links、queue 和 type"
+        " memory、compute、devices、isolation、accelerators、links、queue、type、priority、"
+        "run、minimum 和 recreate"
     ),
     Rule.NO_LABELS: (
         "metadata.labels：Pod 上不能自行设置 shoal.dev/ 标签；请写成注解，例如 shoal.dev/queue"
@@ -140,6 +149,10 @@ _CHINESE: Final[Mapping[Rule, str]] = {
     ),
     Rule.QUEUE: "shoal.dev/queue：队列名只含小写字母、数字和“-”",
     Rule.TYPE: "shoal.dev/type：请写 training、inference、notebook 或 batch",
+    Rule.PRIORITY: "shoal.dev/priority：优先级名只含小写字母、数字和“-”",
+    Rule.RUN: "shoal.dev/run：请用整数加 d、h、m、s，例如 2h 或 1h30m",
+    Rule.MINIMUM: "shoal.dev/minimum：请写不小于 1 的 Pod 数，只用数字 0-9",
+    Rule.RECREATE: "shoal.dev/recreate：请写 true，或删去",
     Rule.NO_DEVICE_VARIABLES: (
         "env：NVIDIA_VISIBLE_DEVICES 等变量会绕过规划得到设备；"
         "请删去，并在 resources.limits 中写所需的设备"

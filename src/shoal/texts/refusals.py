@@ -89,6 +89,37 @@ _ENGLISH: Final[Mapping[RefusalCode | HintCode, str]] = {
         " work over several pods"
     ),
     RefusalCode.UNSUPPORTED_AFFINITY: "{field} cannot be read: {detail}",
+    RefusalCode.NOT_A_DURATION: (
+        "{field} is {value!r}, which is no duration above zero; write whole numbers with d, h, m or"
+        " s, such as 2h or 1h30m"
+    ),
+    RefusalCode.NOT_A_GANG: (
+        "{field} says how many pods of a gang have to run, and the pods of {name} start one by one;"
+        " leave it out"
+    ),
+    RefusalCode.MINIMUM_ABOVE_COUNT: (
+        "{field} is {value}, and there are {count:,} pods; write a number from 1 to {count}"
+    ),
+    RefusalCode.NO_QUEUE_OF_NAMESPACE: (
+        "namespace {value} belongs to no queue; have it labelled ({labels}), or write {field}"
+        " (it may use: {open})"
+    ),
+    RefusalCode.SEVERAL_QUEUES: (
+        "namespace {value} belongs to the queues {words}; write one of them in {field}"
+    ),
+    RefusalCode.CLOSING_QUEUE: (
+        "{field} is {value!r}, and that queue is being deleted; nothing new starts in it. This"
+        " namespace may use: {words}"
+    ),
+    RefusalCode.TYPE_NOT_GRANTED: (
+        "{field} is {value!r}, which queue {queue} may not run; it may run: {words}"
+    ),
+    RefusalCode.UNKNOWN_PRIORITY: (
+        "{field} is {value!r}, which is no priority of queue {queue}; it has: {words}"
+    ),
+    RefusalCode.PRIORITY_OF_OTHERS: (
+        "{field} is {value!r}, for which only {words} may ask in queue {queue}"
+    ),
     HintCode.ROUNDED: "{field} {value} counts as {mib:,} MiB",
     HintCode.UNUSED_AFTER_INIT: (
         "{devices} of the pod's devices serve only its init containers and stay unused after them"
@@ -153,6 +184,33 @@ _CHINESE: Final[Mapping[RefusalCode | HintCode, str]] = {
         "{field} 在一个 Pod 中要求 {value} 张设备，而一个申领最多 {most} 张；请拆分到多个 Pod"
     ),
     RefusalCode.UNSUPPORTED_AFFINITY: "无法读取 {field}：{detail}",
+    RefusalCode.NOT_A_DURATION: (
+        "{field} 的值 {value!r} 不是大于零的时长；请用整数加 d、h、m、s，例如 2h 或 1h30m"
+    ),
+    RefusalCode.NOT_A_GANG: (
+        "{field} 表示一组 Pod 中至少要运行多少个，而 {name} 的 Pod 是逐个启动的；请删去"
+    ),
+    RefusalCode.MINIMUM_ABOVE_COUNT: (
+        "{field} 的值为 {value}，而 Pod 共 {count:,} 个；请写 1 到 {count} 之间的数"
+    ),
+    RefusalCode.NO_QUEUE_OF_NAMESPACE: (
+        "命名空间 {value} 不属于任何队列；请为其添加标签（{labels}），或写 {field}（可用：{open}）"
+    ),
+    RefusalCode.SEVERAL_QUEUES: (
+        "命名空间 {value} 属于多个队列（{words}）；请在 {field} 中写明其中之一"
+    ),
+    RefusalCode.CLOSING_QUEUE: (
+        "{field} 的值 {value!r} 有误：该队列正在被删除，不再启动新任务。该命名空间可用：{words}"
+    ),
+    RefusalCode.TYPE_NOT_GRANTED: (
+        "{field} 的值 {value!r} 有误：队列 {queue} 不能运行这种任务；可以运行：{words}"
+    ),
+    RefusalCode.UNKNOWN_PRIORITY: (
+        "{field} 的值 {value!r} 不是队列 {queue} 的优先级；可用的有：{words}"
+    ),
+    RefusalCode.PRIORITY_OF_OTHERS: (
+        "{field} 的值 {value!r} 有误：在队列 {queue} 中只有 {words} 可以使用"
+    ),
     HintCode.ROUNDED: "{field} {value} 按 {mib:,} MiB 计算",
     HintCode.UNUSED_AFTER_INIT: "该 Pod 有 {devices} 张设备只供初始化容器使用，之后闲置",
     HintCode.SHARE_BECOMES_DEVICE: "按 {field} {value} 的要求，该 Pod 独占一整张设备",

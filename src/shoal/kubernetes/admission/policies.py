@@ -15,6 +15,7 @@ from shoal.kubernetes.admission import expressions as cel
 from shoal.kubernetes.admission import names as known
 from shoal.model.workload import WorkloadType
 from shoal.objects import annotations as keys
+from shoal.objects.durations import FORM as DURATION_FORM
 from shoal.texts.admission import Rule, rule_text
 from shoal.texts.language import Language
 
@@ -247,6 +248,10 @@ def forms() -> list[tuple[Rule, str, str]]:
         (Rule.WORDS, keys.LINKS, f"^({keys.WORDS_FORM})$"),
         (Rule.QUEUE, keys.QUEUE, f"^({keys.QUEUE_FORM})$"),
         (Rule.TYPE, keys.TYPE, f"^({types})$"),
+        (Rule.PRIORITY, keys.PRIORITY, f"^({keys.QUEUE_FORM})$"),
+        (Rule.RUN, keys.RUN, f"^{DURATION_FORM}$"),
+        (Rule.MINIMUM, keys.MINIMUM, f"^({keys.COUNT_FORM})$"),
+        (Rule.RECREATE, keys.RECREATE, "^true$"),
     ]
 
 

@@ -82,6 +82,7 @@ class PodSpec(Wire, frozen=True):
     restart_policy: str = ""
     runtime_class_name: str = ""
     termination_grace_period_seconds: int = 30
+    active_deadline_seconds: int | None = None
 
     def __post_init__(self) -> None:
         """Cut the raw subtrees off the message that they came in."""

@@ -1,0 +1,112 @@
+"""What changed queues will mean, in words."""
+
+from string import Formatter
+
+import pytest
+
+from shoal.model.fractions import UNIT
+from shoal.model.meaning import (
+    FieldsChanged,
+    GuaranteeDebt,
+    LeafNoMore,
+    LimitDebt,
+    Meaning,
+    PoolChanged,
+    PoolHow,
+    QueueAdded,
+    QueueCloses,
+    QueueGone,
+    QueueMoved,
+    QuotaChanged,
+    QuotaField,
+    TypesChanged,
+    WeightChanged,
+)
+from shoal.model.workload import WorkloadType
+from shoal.texts import meanings
+from shoal.texts.language import Language
+from shoal.texts.meanings import devices_of, meaning_text
+
+EN, ZH = Language.ENGLISH, Language.CHINESE
+
+EACH: list[tuple[Meaning, str]] = [
+    (QueueAdded("a", "", 0), "Queue a is new, above all others."),
+    (QueueAdded("a", "top", 2), "Queue a is new, under top. 2 that wait for it may start in it."),
+    (QueueGone("a", 0), "Queue a goes; nothing runs in it."),
+    (
+        QueueCloses("a", 2, 3),
+        (
+            "Queue a closes: what runs in it and below it goes on and is charged to it, 2 in it;"
+            " nothing new starts, and it goes when it is empty."
+            " 3 that wait in it need another queue."
+        ),
+    ),
+    (QueueMoved("a", "b", "c"), "Queue a moves from b to c."),
+    (
+        LeafNoMore("a", 1, 2),
+        (
+            "Queue a has queues below it now: 1 that run in it go on, and 2 that wait in it need"
+            " another queue."
+        ),
+    ),
+    (
+        QuotaChanged("a", QuotaField.LIMIT, "H100", 8, 4),
+        "Queue a: the limit of H100 changes from 8 to 4.",
+    ),
+    (
+        QuotaChanged("a", QuotaField.LEND, "H100", None, 0),
+        "Queue a: the limit of what it lends of H100 is 0; there was none.",
+    ),
+    (
+        QuotaChanged("a", QuotaField.GUARANTEE, "H100", 8, None),
+        "Queue a: the guarantee of H100, which was 8, goes.",
+    ),
+    (WeightChanged("a", 1, 2), "Queue a: the weight changes from 1 to 2."),
+    (
+        TypesChanged("a", (WorkloadType.BATCH,), (WorkloadType.NOTEBOOK, WorkloadType.TRAINING)),
+        (
+            "Queue a may run batch now. Queue a may run no notebook, training any more; what"
+            " runs goes on."
+        ),
+    ),
+    (FieldsChanged("a", ("order", "aging")), "Queue a: order, aging changed."),
+    (PoolChanged("p", PoolHow.ADDED), "Pool p is new."),
+    (PoolChanged("p", PoolHow.REMOVED), "Pool p goes; what runs on its nodes goes on."),
+    (PoolChanged("p", PoolHow.CHANGED), "Pool p is changed."),
+    (
+        LimitDebt("a", "H100", UNIT * 13 // 2, 4),
+        (
+            "A debt: queue a holds 6.5 H100, 2.5 above its limit of 4. Nothing is ended for it;"
+            " nothing that adds to it starts, and it falls as work ends."
+        ),
+    ),
+    (
+        GuaranteeDebt("a", "H100", 6 * UNIT, 2),
+        (
+            "A debt: 6 H100 in queue a cannot be taken back, 4 more than it is guaranteed (2)."
+            " Nothing is ended for it; nothing that adds to it starts."
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("said", "text"), EACH)
+def test_each_meaning_has_its_sentence(said: Meaning, text: str) -> None:
+    assert meaning_text(said) == text
+    assert "{" not in meaning_text(said, ZH)
+
+
+def test_both_languages_say_the_same_with_the_same_parameters() -> None:
+    def parameters(text: str) -> set[str]:
+        return {name for _, name, _, _ in Formatter().parse(text) if name}
+
+    sentences = meanings._SENTENCES
+    assert sentences[EN].keys() == sentences[ZH].keys()
+    for key, text in sentences[EN].items():
+        assert parameters(text) == parameters(sentences[ZH][key]), key
+
+
+def test_devices_are_shown_to_the_hundredth() -> None:
+    assert [devices_of(n) for n in (0, UNIT, UNIT // 3, 1500 * UNIT, 10 * UNIT)] == [
+        *("0", "1", "0.33", "1,500", "10")
+    ]
