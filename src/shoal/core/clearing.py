@@ -5,7 +5,7 @@ any one of them it is not. For a single pod the cheapest victims are looked for 
 (branch and bound), for gangs by taking the cheapest until it fits and sparing whom it can.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -212,10 +212,19 @@ class Clearing:
         allowed = self._world.allowed_rows(shape)
         by_row: dict[int, list[Victim]] = {}
         for victim in candidates:
-            for row in {fleet.row_of[victim.entry.held[pod].node] for pod in victim.pods}:
+            for row in {fleet.row_of[victim.entry.held[pod].node]: None for pod in victim.pods}:
                 if allowed[row] and fleet.names[row] not in asker.refused:
                     by_row.setdefault(row, []).append(victim)
-        ways = [_Node(self._world, shape, row, on_row).cheapest() for row, on_row in by_row.items()]
+
+        def permitted(victims: Sequence[Victim]) -> bool:
+            return self._permitted(asker, victims)
+
+        ways = [
+            _Node(
+                self._world, shape, row, self._together(asker, on_row), on_row, permitted
+            ).cheapest()
+            for row, on_row in by_row.items()
+        ]
         found = [way for way in ways if way is not None]
         found.sort(key=lambda way: (total(way[0]), [victim.key for victim in way[0]]))
         exact = all(complete for _, complete in found)
@@ -236,6 +245,7 @@ class Clearing:
             tries -= 1
             return self._attempt(asker, shapes, _each_once(victims))
 
+        candidates = self._together(asker, candidates)
         placements = fits(candidates)
         if placements is None:
             return None
@@ -275,25 +285,60 @@ class Clearing:
             and chosen == candidates[: len(chosen)]
         )
 
+    def _permitted(self, asker: Entry, victims: Sequence[Victim]) -> bool:
+        """Return whether all of these may go: each from a queue that borrows when its turn comes.
+
+        Those with fewest devices go first; where that does not do, no other order does.
+        """
+        world, tenants = self._world, self._world.tenants
+        charged = tenants.speculated
+        queue = asker.workload.queue
+        try:
+            for victim in sorted(victims, key=lambda victim: victim.units):
+                entry = victim.entry
+                from_queue = entry.workload.queue
+                if from_queue != queue and not borrows(
+                    tenants, from_queue, queue, victim.accelerators
+                ):
+                    return False
+                for pod in victim.pods:
+                    world.charge(entry, pod, entry.charges[pod], -1)
+        finally:
+            tenants.undo(charged)
+        return True
+
+    def _together(self, asker: Entry, candidates: Sequence[Victim]) -> list[Victim]:
+        """Return as many as may go together, the first ones first."""
+        world, tenants = self._world, self._world.tenants
+        charged = tenants.speculated
+        queue = asker.workload.queue
+        together: list[Victim] = []
+        gone: set[tuple[str, int]] = set()
+        try:
+            for victim in candidates:
+                entry = victim.entry
+                from_queue = entry.workload.queue
+                if from_queue == queue or borrows(tenants, from_queue, queue, victim.accelerators):
+                    together.append(victim)
+                    for pod in victim.pods:
+                        if (victim.uid, pod) not in gone:
+                            gone.add((victim.uid, pod))
+                            world.charge(entry, pod, entry.charges[pod], -1)
+        finally:
+            tenants.undo(charged)
+        return together
+
     def _attempt(
         self, asker: Entry, shapes: tuple[Shape, ...], victims: Sequence[Victim]
     ) -> tuple[Placement, ...] | None:
         """Return where a workload would start if these were gone, None if it would not."""
         world = self._world
         fleet, tenants = world.fleet, world.tenants
-        if not self._within_bounds(victims):
+        if not self._within_bounds(victims) or not self._permitted(asker, victims):
             return None
         checkpoint, charged = fleet.journal.checkpoint(), tenants.speculated
         try:
-            reclaimed = []
-            for victim in sorted(victims, key=lambda victim: victim.units):
-                workload = victim.entry.workload
-                if workload.queue != asker.workload.queue:
-                    if not borrows(
-                        tenants, workload.queue, asker.workload.queue, victim.accelerators
-                    ):
-                        return None
-                    reclaimed.append(workload.queue)
+            for victim in victims:
                 for pod in victim.pods:
                     held = victim.entry.held[pod]
                     fleet.give_back(victim.entry.request_of(pod), held)
@@ -302,9 +347,10 @@ class Clearing:
             if isinstance(found, NoPlace | OverQuota):
                 return None
             names = _accelerators(world, found)
+            queues = dict.fromkeys(victim.entry.workload.queue for victim in victims)
             right = all(
-                within(tenants, asker.workload.queue, queue, names)
-                for queue in dict.fromkeys(reclaimed)
+                queue == asker.workload.queue or within(tenants, asker.workload.queue, queue, names)
+                for queue in queues
             )
             return found if right else None
         finally:
@@ -337,8 +383,19 @@ class Clearing:
 class _Node:
     """The search for the cheapest victims on one node after whose going a pod would fit there."""
 
-    def __init__(self, world: World, shape: Shape, row: int, victims: list[Victim]) -> None:
+    def __init__(
+        self,
+        world: World,
+        shape: Shape,
+        row: int,
+        together: list[Victim],
+        victims: list[Victim],
+        permitted: Callable[[Sequence[Victim]], bool],
+    ) -> None:
+        """`victims` are there, `together` some that may go at once; `permitted` says who may."""
         self._fleet = world.fleet
+        self._together = together
+        self._permitted = permitted
         self._shape = shape
         self._row = row
         self._victims = victims
@@ -347,7 +404,7 @@ class _Node:
 
     def cheapest(self) -> tuple[tuple[Victim, ...], bool] | None:
         """Return the victims, and whether they are sure to be the cheapest; None if none do."""
-        chosen = _each_once(self._victims)
+        chosen = _each_once(self._together)
         if not self._fits_without(chosen):
             return None
         for victim in reversed(chosen):
@@ -387,7 +444,8 @@ class _Node:
         with_it = cost.plus(victim.cost)
         if self._best is not None and with_it >= self._best[0]:
             return
-        if all(each.uid != victim.uid or (each.spared and victim.spared) for each in chosen):
+        new = all(each.uid != victim.uid or (each.spared and victim.spared) for each in chosen)
+        if new and self._permitted((*chosen, victim)):
             checkpoint = self._fleet.journal.checkpoint()
             self._remove(victim)
             self._go_on(index + 1, (*chosen, victim), with_it)

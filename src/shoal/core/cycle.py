@@ -6,6 +6,7 @@ its start, so the world is the same before and after; the decisions become state
 
 from dataclasses import dataclass, replace
 
+from shoal.core.ahead import nearest_to_free, when_it_fits
 from shoal.core.board import Board
 from shoal.core.budget import Budget
 from shoal.core.clearing import Clearing, NoRoom, Room
@@ -13,15 +14,17 @@ from shoal.core.decisions import Decision, Evict, Freeze, GiveUp, Reserve, Retra
 from shoal.core.entry import Entry
 from shoal.core.events import Examined
 from shoal.core.evictions import most_evictions
-from shoal.core.keeping import free, lost, trouble
+from shoal.core.keeping import backfills, free, in_vain, lay, lift, lost
 from shoal.core.order import Head, Heads
 from shoal.core.policies import Policy
 from shoal.core.quota import Refusal, start_within_quota
+from shoal.core.reservation import Reservation
 from shoal.core.tenants import charges_of
 from shoal.core.victims import Victim, lost_device_us
 from shoal.core.waiting import Group
 from shoal.core.world import World
-from shoal.model.verdict import Reason, Verdict
+from shoal.model.verdict import Reason, Stage, Verdict
+from shoal.model.workload import Placement
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,14 @@ class _Run:
         self._evicted = 0
         """Workloads that this cycle evicts whole."""
         self._frozen = False
+        self._given_up: dict[str, None] = {}
+        """Workloads whose kept places are given up, or taken, in this cycle."""
+        self._reserved = {
+            world.entries[uid].workload.queue: None
+            for uid in world.reserving
+            if (reserved := world.entries[uid].reserved) is not None and reserved.waits_for_ends
+        }
+        """Queues for one of which places are kept until running work has ended."""
         self._settled: set[str] = set()
         """Who waited and was started, or told why not, in this cycle."""
         self.decisions: list[Decision] = []
@@ -105,15 +116,37 @@ class _Run:
             reservation = entry.reserved
             if reservation is None:
                 continue
-            if not lost(world.fleet, reservation) and free(world, entry, reservation):
+            if lost(world.fleet, reservation):
+                self._give_up(entry, Reason.PLACE_LOST)
+            elif reservation.waits_for_ends:
+                self._start_if_ready(entry, reservation)
+            elif free(world, entry, reservation):
                 placements = reservation.placements
                 self.decisions.append(Start(f"start/{uid}/{entry.attempt + 1}", uid, placements))
-                continue
-            reason = trouble(world, reservation)
-            if reason is not None:
-                key = f"give-up/{uid}/{entry.attempt}/{self._now_us}"
-                self.decisions.append(GiveUp(key, uid, reason))
-                self.complete = False
+            elif in_vain(world, reservation):
+                self._give_up(entry, Reason.NOT_FREED)
+
+    def _give_up(self, entry: Entry, reason: Reason) -> None:
+        uid = entry.workload.uid
+        key = f"give-up/{uid}/{entry.attempt}/{self._now_us}"
+        self.decisions.append(GiveUp(key, uid, reason))
+        self._given_up[uid] = None
+        self.complete = False
+
+    def _start_if_ready(self, entry: Entry, reservation: Reservation) -> None:
+        """Start a workload that waits for others to end, where it fits: there or elsewhere."""
+        due = reservation.at_us is not None and reservation.at_us <= self._now_us
+        if not self._fresh and not due:
+            return
+        world, uid = self._world, entry.workload.uid
+        lift(world, [uid])
+        shapes = world.shapes_of(entry.workload)
+        found = start_within_quota(world, self._board, entry, shapes, self._budget)
+        if isinstance(found, Refusal):
+            lay(world, [uid])
+            return
+        self.decisions.append(Start(f"start/{uid}/{entry.attempt + 1}", uid, found))
+        self._given_up[uid] = None
 
     def start_what_fits(self) -> None:
         """3. Look at groups in the order of their first members, and start what fits.
@@ -124,7 +157,7 @@ class _Run:
         not fit may make others go, whose places are then kept for it.
         """
         world = self._world
-        sleepers = world.sleepers_for(self._fresh) | self._due
+        sleepers = self._sleepers()
         heads = Heads(world.tenants)
         for group in (*world.waiting.awake, *sleepers):
             heads.push(Head(group.members[0], group, 0))
@@ -136,24 +169,100 @@ class _Run:
                 self.complete = False
                 return
             if self._try_to_start(group, head.member):
-                sleepers = world.sleepers_for(self._fresh) | self._due
+                sleepers = self._sleepers()
                 heads.changed(group.key[0])
                 if head.member + 1 < len(group.members):
                     heads.push(Head(group.members[head.member + 1], group, head.member + 1))
 
+    def _sleepers(self) -> dict[Group, None]:
+        """Return the sleeping groups that are worth a look.
+
+        Some may use places that are kept for others, because they end before.
+        """
+        world = self._world
+        found = world.sleepers_for(self._fresh) | self._due
+        if self._ahead:
+            lift(world, self._ahead)
+            found |= world.sleepers_for(self._fresh)
+            lay(world, self._ahead)
+        return found
+
+    @property
+    def _ahead(self) -> list[str]:
+        """Workloads that wait for others to end in places that are kept for them."""
+        world = self._world
+        return [
+            uid
+            for uid in world.reserving
+            if uid not in self._given_up
+            and (reserved := world.entries[uid].reserved) is not None
+            and reserved.at_us is not None
+        ]
+
     def _try_to_start(self, group: Group, index: int) -> bool:
         uid = group.members[index][2]
         entry = self._world.entries[uid]
-        found = start_within_quota(self._world, self._board, entry, group, self._budget)
+        found = self._find_place(entry, group)
         if isinstance(found, Refusal):
             room = self._make_room(entry, group, found)
-            if isinstance(room, Room):
+            if isinstance(room, Room) or self._reserve_ahead(group, index, found):
                 return True
             self._let_wait(group, index, found, room)
             return False
         self.decisions.append(Start(f"start/{uid}/{entry.attempt + 1}", uid, found))
         self._settled.add(uid)
         return True
+
+    def _find_place(self, entry: Entry, group: Group) -> tuple[Placement, ...] | Refusal:
+        """Place a workload, also where places are kept for others if it ends before."""
+        world = self._world
+        run_us = entry.workload.run_us
+        end_us = None if run_us is None else self._now_us + run_us
+        ahead = [
+            uid
+            for uid in self._ahead
+            if (reserved := world.entries[uid].reserved) is not None and backfills(reserved, end_us)
+        ]
+        lift(world, ahead)
+        found = start_within_quota(world, self._board, entry, group.shapes, self._budget)
+        lay(world, ahead)
+        return found
+
+    def _reserve_ahead(self, group: Group, index: int, found: Refusal) -> bool:
+        """Keep places for a workload that fits nowhere now, behind which others may fill in.
+
+        One for each queue: for the first in its order, if declared ends say when it will fit, and
+        for whoever has waited too long. Whether it was for the member at `index`.
+        """
+        world, queue = self._world, self._world.tenants.tree.get(group.key[0])
+        if queue is None or found.verdict.stage is not Stage.PLACE or queue.name in self._reserved:
+            return False
+        uids = [uid for _, _, uid in group.members[index:]]
+        latest_us = self._now_us - queue.starvation_after_us
+        starving = min(
+            (uid for uid in uids if world.entries[uid].waits_since_us <= latest_us),
+            key=lambda uid: (world.entries[uid].waits_since_us, uid),
+            default=None,
+        )
+        entry = world.entries[starving or uids[0]]
+        budget = self._budget
+        at_us: int | None = None
+        placements: tuple[Placement, ...] | None = None
+        known = when_it_fits(world, self._board, entry, group.shapes, self._now_us, budget)
+        if known is not None:
+            placements, at_us = known
+        elif starving is not None:
+            placements = nearest_to_free(world, self._board, entry, group.shapes, budget)
+        if placements is None:
+            return False
+        uid = entry.workload.uid
+        key = f"reserve/{uid}/{entry.attempt + 1}/{self._now_us}"
+        self.decisions.append(Reserve(key, uid, placements, at_us, (), Reason.RESERVED))
+        self._reserved[queue.name] = None
+        self._settled.add(uid)
+        for placement in placements:
+            world.fleet.take(entry.request_of(placement.pod), placement)
+        return uid == uids[0]
 
     def _make_room(self, entry: Entry, group: Group, found: Refusal) -> Room | NoRoom:
         """Evict others for a workload, if it has a right to that, and keep their places for it."""
@@ -230,20 +339,35 @@ class _Run:
 
     def _let_wait(self, group: Group, index: int, found: Refusal, room: NoRoom) -> None:
         """Tell those of a group whom that is news, from its member `index` on, why they wait."""
-        uids = tuple(uid for _, _, uid in group.members[index:])
+        left = (uid for _, _, uid in group.members[index:])
+        uids = tuple(uid for uid in left if uid not in self._settled)
+        if not uids:
+            return
+        starves, again_us = self._starves(group, uids)
+        times_us = [at_us for at_us in (room.again_us, again_us) if at_us is not None]
         self.examined.append(
             Examined(
                 uids[0],
                 found.missing_pods,
                 self._blocked_at(group, found),
-                room.hungry,
-                room.again_us,
+                room.hungry or starves,
+                min(times_us, default=None),
             )
         )
         if group.verdict is None or group.verdict.cause != found.verdict.cause:
             self._tell(uids, found.verdict)
         else:
             self._answer(group, found.verdict)
+
+    def _starves(self, group: Group, uids: tuple[str, ...]) -> tuple[bool, int | None]:
+        """Return whether one of these has waited too long, and else when the first of them has."""
+        queue = self._world.tenants.tree.get(group.key[0])
+        if queue is None:
+            return False, None
+        entries = self._world.entries
+        since_us = min(entries[uid].waits_since_us for uid in uids)
+        at_us = since_us + queue.starvation_after_us
+        return (True, None) if at_us <= self._now_us else (False, at_us)
 
     def _blocked_at(self, group: Group, found: Refusal) -> str:
         """Return the queue that has to hold less for another look; see `events.Examined`.

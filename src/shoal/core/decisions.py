@@ -49,7 +49,7 @@ class Reserve:
 
     `at_us` is when they are free, as far as declared ends tell; work that ends before may use them
     meanwhile. None: nobody else may, because they are being freed for it (`evicted` names whom it
-    takes them from), or because nobody knows when.
+    takes them from), or because nobody knows when. Only who takes them from others is charged.
     """
 
     key: str

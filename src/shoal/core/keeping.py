@@ -1,10 +1,38 @@
 """Places that are kept for workloads: whether they are still there, and whether they are free."""
 
+from collections.abc import Iterable
+
 from shoal.core.entry import Entry
 from shoal.core.fleet import Fleet
 from shoal.core.reservation import Reservation
 from shoal.core.world import World
-from shoal.model.verdict import Reason
+
+
+def backfills(reservation: Reservation, end_us: int | None) -> bool:
+    """Return whether work that ends then may use places that are kept for somebody else."""
+    at_us = reservation.at_us
+    return at_us is not None and end_us is not None and end_us <= at_us
+
+
+def lift(world: World, uids: Iterable[str]) -> None:
+    """Take off the books, in speculation, the places that are kept for these workloads."""
+    _book(world, uids, -1)
+
+
+def lay(world: World, uids: Iterable[str]) -> None:
+    """Undo `lift`."""
+    _book(world, uids, 1)
+
+
+def _book(world: World, uids: Iterable[str], sign: int) -> None:
+    fleet = world.fleet
+    for uid in uids:
+        entry = world.entries[uid]
+        for placement in entry.reserved.placements if entry.reserved is not None else ():
+            if sign > 0:
+                fleet.take(entry.request_of(placement.pod), placement)
+            else:
+                fleet.give_back(entry.request_of(placement.pod), placement)
 
 
 def lost(fleet: Fleet, reservation: Reservation) -> bool:
@@ -58,12 +86,8 @@ def _nothing_owed(fleet: Fleet, node: str, leaves: tuple[str, ...]) -> bool:
     return True
 
 
-def trouble(world: World, reservation: Reservation) -> Reason | None:
-    """Return why places are kept in vain, None if they are not."""
-    if lost(world.fleet, reservation):
-        return Reason.PLACE_LOST
-    if reservation.evicted and not any(
+def in_vain(world: World, reservation: Reservation) -> bool:
+    """Return whether nobody goes any more for whom places are to be freed."""
+    return not any(
         uid in world.entries and world.entries[uid].evicting for uid in reservation.evicted
-    ):
-        return Reason.NOT_FREED
-    return None
+    )

@@ -13,7 +13,6 @@ from shoal.core.budget import Budget
 from shoal.core.placement import NoPlace, place
 from shoal.core.shape import Shape
 from shoal.core.tenants import Tenants, charges_of
-from shoal.core.waiting import Group
 from shoal.core.world import Entry, World
 from shoal.model.fractions import UNIT, fraction_up
 from shoal.model.node import WHOLE_COMPUTE_MILLI
@@ -32,7 +31,7 @@ class Refusal:
 
 
 def start_within_quota(
-    world: World, board: Board, entry: Entry, group: Group, budget: Budget
+    world: World, board: Board, entry: Entry, wanted: tuple[Shape, ...], budget: Budget
 ) -> tuple[Placement, ...] | Refusal:
     """Place and charge every pod of a workload, or none; world and tenants must be speculating."""
     tenants = world.tenants
@@ -41,9 +40,9 @@ def start_within_quota(
     if tenants.tree.queues:
         if queue not in tenants.takes_work:
             return _over(tenants, entry, OverQuota(Reason.NO_QUEUE, queue))
-        barred = _barred(world, queue, group)
+        barred = _barred(world, queue, wanted)
     while True:
-        shapes = tuple(without(world, shape, barred) for shape in group.shapes)
+        shapes = tuple(without(world, shape, barred) for shape in wanted)
         left = tuple(shape for shape in shapes if shape is not None)
         if len(left) < len(shapes):
             return _over(tenants, entry, barred[min(barred)])
@@ -58,13 +57,13 @@ def start_within_quota(
         return found
 
 
-def _barred(world: World, queue: str, group: Group) -> dict[str, OverQuota]:
+def _barred(world: World, queue: str, shapes: tuple[Shape, ...]) -> dict[str, OverQuota]:
     """Return the accelerators of which not even the smallest pod could have its part."""
     barred = {}
     for accelerator in world.fleet.accelerators():
         least = [
             _least_units(shape.request.devices)
-            for shape in group.shapes
+            for shape in shapes
             if wants(shape.request.devices, accelerator)
         ]
         over = world.tenants.over_limit(queue, accelerator, min(least)) if least else None

@@ -11,7 +11,8 @@ from shoal.model.workload import Placement
 class Reservation:
     """Places kept for a workload that waits; see `decisions.Reserve`.
 
-    They are booked and charged as if it held them, so that nobody else is put there.
+    They are booked as if it held them, so that nobody else is put there. Where others go for it, it
+    is charged for them as well; where it only waits for them, `charges` are empty.
     """
 
     placements: tuple[Placement, ...]
@@ -19,3 +20,8 @@ class Reservation:
     at_us: int | None
     evicted: tuple[str, ...]
     reason: Reason
+
+    @property
+    def waits_for_ends(self) -> bool:
+        """Whether nobody goes for it: it waits until running work has ended."""
+        return not self.evicted

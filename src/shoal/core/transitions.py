@@ -68,7 +68,7 @@ def _reserve(world: "World", decision: Reserve) -> None:
     for placement in decision.placements:
         request = entry.request_of(placement.pod)
         world.fleet.take(request, placement)
-        charged = bool(world.tenants.tree.queues)
+        charged = bool(world.tenants.tree.queues) and bool(decision.evicted)
         charges.append(charges_of(world.fleet, request, placement) if charged else ())
     world.reserve(
         entry,

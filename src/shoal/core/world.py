@@ -424,6 +424,7 @@ class World:
             return
         entry.reserved = None
         del self.reserving[entry.workload.uid]
+        self.waiting.wake_hungry()
         give_back = self.fleet.give_back
         placements = reservation.placements
         rows = {give_back(entry.request_of(p.pod), p): None for p in placements}

@@ -156,7 +156,7 @@ def _try(look: Look, entry: Entry) -> _Block | None:
     start = world.fleet.journal.checkpoint()
     world.tenants.speculate()
     try:
-        found = start_within_quota(world, board, entry, group, Budget(1))
+        found = start_within_quota(world, board, entry, group.shapes, Budget(1))
     finally:
         world.fleet.rollback(start)
         world.tenants.end_speculation()
