@@ -196,6 +196,10 @@ class Waiting:
         """Return the sleeping groups whose time has come."""
         return [g for g in self._timed if g.again_us is not None and g.again_us <= now_us]
 
+    def next_us(self) -> int | None:
+        """Return when time will wake a sleeping group, None if it will not."""
+        return min((g.again_us for g in self._timed if g.again_us is not None), default=None)
+
     def timed(self) -> tuple[Group, ...]:
         """Return the sleeping groups that time alone may wake."""
         return tuple(self._timed)
