@@ -259,6 +259,7 @@ ABLATIONS: dict[str, Callable[[ExitStack], object]] = {
     "one solution instead of the mean of several": _one_solution,
     "every class counts on every accelerator that it may use": _set(values, "NEAR", 1 << 40),
     "no charge for scarce accelerators": _set(values, "SCARCITY_CHARGE", 0),
+    "no rooms are reserved": _set(pricing, "MOST_RESERVED", 0),
     "host resources cost nothing": _set(values, "_steps", lambda lowest, *_: [lowest]),
     "no handicap, ties to the first node": _set(Fragmentation, "handicap", 0),
 }

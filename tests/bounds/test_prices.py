@@ -1,6 +1,6 @@
 """Prices that the program's duals come to."""
 
-from shoal.bounds.prices import MOST_CLASSES, UNFIT, prices
+from shoal.bounds.prices import MOST_CLASSES, MOST_RESERVED, UNFIT, prices
 from shoal.core.demand import Prices, TaskClass
 from shoal.model.request import Request
 from tests.core.build import node, share, whole
@@ -61,3 +61,26 @@ def test_memory_of_devices_counts_where_it_is_the_larger_share() -> None:
     found = prices(FLEET, [TaskClass(share(100, 60), 1), TaskClass(share(100, 0), 1)])
     large, small = found.classes
     assert large.worth > 2 * small.worth
+
+
+def test_rooms_are_reserved_where_few_nodes_have_the_hosts_for_a_class() -> None:
+    fleet = [*FLEET, *(node(f"b{i}", 4, cpu=256) for i in range(10))]
+    demand = [TaskClass(share(810), 200), TaskClass(whole(4, 200), 2)]
+    usual, few = prices(fleet, demand).classes
+    assert usual.reserve == 0
+    assert 0 < few.reserve < 4_000_000
+    _, more = prices(fleet, [TaskClass(share(810), 200), TaskClass(whole(4, 200), 6)]).classes
+    assert more.reserve > few.reserve
+
+
+def test_no_rooms_are_reserved_for_what_any_or_no_node_could_take() -> None:
+    demand = [TaskClass(share(810), 200), TaskClass(whole(4, 4), 2), TaskClass(whole(4, 999), 2)]
+    assert [each.reserve for each in prices(FLEET, demand).classes] == [0, 0, 0]
+
+
+def test_few_classes_get_a_reserve_those_with_the_largest() -> None:
+    fleet = [*FLEET, *(node(f"b{i}", 4, cpu=256) for i in range(40))]
+    demand = [TaskClass(share(810), 200)]
+    demand += [TaskClass(whole(4, 200 + i), 1) for i in range(MOST_RESERVED + 4)]
+    reserves = [each.reserve for each in prices(fleet, demand).classes]
+    assert sum(reserve > 0 for reserve in reserves) == MOST_RESERVED

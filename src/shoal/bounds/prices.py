@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from shoal.bounds.program import Floats, Program
-from shoal.bounds.types import NodeType, node_types
+from shoal.bounds.types import LeafGroup, NodeType, node_types
 from shoal.core.demand import ClassPrice, Prices, TaskClass
 from shoal.model.node import WHOLE_COMPUTE_MILLI, Node
 from shoal.model.request import DeviceRequest, Request
@@ -40,6 +40,12 @@ THOUSANDTHS = 1_000_000
 UNFIT = 1_000_000_000
 """Shortfall, in thousandths of a price unit, where a pod of the class does not fit at all."""
 
+MOST_RESERVED = 8
+"""Classes that get a reserve, those with the largest: each costs time whenever a node is scored."""
+
+LEAST_RESERVE = 0.01
+"""Reserves below it are left out, in devices: a handicap outweighs them."""
+
 MOST_SCARCITY = 1 << 20
 """Scarcity where an accelerator is asked for that the fleet does not have."""
 
@@ -64,9 +70,11 @@ def prices(nodes: Iterable[Node], classes: Sequence[TaskClass]) -> Prices:
     worth, shortfall = _averaged(program, demand, values)
     names = [{group.accelerator for group in kind.groups if group.count} for kind in program.types]
     priced = []
+    reserves = _reserves(types, program.requests, demand, values - worth)
     for i, each in enumerate(asked):
         losses = _by_accelerator(each.request.devices.accelerators, shortfall[i], names)
-        priced.append(ClassPrice(each, round(THOUSANDTHS * float(worth[i])), losses))
+        price = round(THOUSANDTHS * float(worth[i]))
+        priced.append(ClassPrice(each, price, losses, reserves.get(i, 0)))
     return Prices(tuple(priced), _scarcity(types, asked, demand * values))
 
 
@@ -129,6 +137,57 @@ def _by_accelerator(
         for name, amount in sorted(least.items())
         if round(min(THOUSANDTHS * amount, UNFIT))
     )
+
+
+def _reserves(
+    types: Sequence[NodeType], requests: Sequence[Request], demand: Floats, refused: Floats
+) -> dict[int, int]:
+    """What a room for a class should be worth beyond its price, by the number of the class.
+
+    The price takes it that room can be had elsewhere. Where it cannot, because only few nodes have
+    the host resources that the class asks for beside devices, and others take these nodes as well,
+    each that is taken lets the last go earlier. The pods that come after it are refused, which
+    costs `refused` each beyond the price. If others take the nodes at a steady pace, one node taken
+    means that so many pods more will come after the last: those that come, over the rooms that
+    there are. It counts in so far as the class cannot run on nodes that have devices for it.
+    """
+    reserves = {}
+    for i, request in enumerate(requests):
+        asked = request.devices
+        if not asked.count or not asked.whole:
+            continue
+        with_devices = [kind for kind in types if _has_devices(kind, asked)]
+        enough = [each for each in with_devices if _room(each, request)]
+        rooms = sum(each.nodes * _room(each, request) for each in enough)
+        if not rooms:
+            continue
+        others = 1 - sum(each.nodes for each in enough) / sum(each.nodes for each in with_devices)
+        reserve = others * min(1.0, float(demand[i]) / rooms) * max(0.0, float(refused[i]))
+        if reserve >= LEAST_RESERVE:
+            reserves[i] = round(THOUSANDTHS * reserve)
+    largest = sorted(reserves, key=lambda i: (-reserves[i], i))[:MOST_RESERVED]
+    return {i: reserves[i] for i in largest}
+
+
+def _has_devices(kind: NodeType, asked: DeviceRequest) -> bool:
+    return any(_fitting(group, asked) for group in kind.groups)
+
+
+def _fitting(group: LeafGroup, asked: DeviceRequest) -> int:
+    """How many pods a node's group of whole devices could serve, host resources aside."""
+    if not group.undivided or (asked.accelerators and group.accelerator not in asked.accelerators):
+        return 0
+    return group.count // asked.count
+
+
+def _room(kind: NodeType, request: Request) -> int:
+    """How many pods of a class, which takes whole devices, an empty node could take."""
+    room = max(_fitting(group, request.devices) for group in kind.groups)
+    if request.cpu_milli:
+        room = min(room, kind.cpu_milli // request.cpu_milli)
+    if request.memory_mib:
+        room = min(room, kind.memory_mib // request.memory_mib)
+    return room
 
 
 def _scarcity(

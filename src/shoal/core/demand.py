@@ -24,12 +24,15 @@ class ClassPrice:
 
     A price unit is a thousandth of a device, at its full value. `worth` is what the pod brings
     beyond what others would have paid for its place. `shortfalls` lists what it loses on an
-    accelerator against the one that suits it best; on those not listed it loses nothing.
+    accelerator against the one that suits it best; on those not listed it loses nothing. `reserve`
+    is what a node should be worth, beyond all else, while it could take a pod of the class: not
+    nothing where pods take whole devices and few nodes would do even if they were empty.
     """
 
     demand: TaskClass
     worth: int
     shortfalls: tuple[tuple[str, int], ...] = ()
+    reserve: int = 0
 
 
 @dataclass(frozen=True, slots=True)

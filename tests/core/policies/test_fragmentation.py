@@ -144,6 +144,21 @@ def test_scarcity_is_charged() -> None:
     assert half[0] - half[1] == 14_000
 
 
+def test_rooms_that_few_nodes_have_are_kept() -> None:
+    """A pod that needs 8 devices and 60 CPU fits on `big` only, until something has gone there."""
+    few = ClassPrice(TaskClass(whole(8, 60), 1), 0, reserve=90_000)
+    named = ClassPrice(TaskClass(whole(8, 60, "T4"), 1), 0, reserve=70_000)
+    world = world_of(node("big", 8, cpu=64), node("small", 8, cpu=32))
+    assert scores(world.fleet, Prices((few, named)), whole(1, 0)) == [-90_000, 0]
+    assert scores(world.fleet, Prices((few, named)), share(100, cpu=0)) == [-90_000, 0]
+    assert scores(world.fleet, Prices((few, named)), Request(4_000)) == [0, 0]
+    assert scores(world.fleet, Prices((few, named)), Request(5_000)) == [-90_000, 0]
+    several = DeviceRequest(2, whole=False, compute_milli=500)
+    assert scores(world.fleet, Prices((few, named)), Request(0, 0, several)) == [-90_000, 0]
+    world.fleet.take(share(100, cpu=0), Placement(0, "big", ("big/0",)))
+    assert scores(world.fleet, Prices((few, named)), whole(1, 0)) == [0, 0]
+
+
 def test_shares_complement_each_other() -> None:
     """A share of 190 goes where 190 are left, not to a whole device, whatever the node order."""
     prices = priced((whole(1), 5, 1000), (share(810), 5, 810), (share(190), 1, 10))

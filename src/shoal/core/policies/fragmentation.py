@@ -1,9 +1,10 @@
 """The default policy: place where the least is lost of what the expected demand would pay.
 
-Every node has a value, what the expected demand would pay for what is left of it (`values`). A pod
-goes where the value lost is least. To that comes a charge for accelerators which others ask for by
-name, and a handicap that grows along one fixed random order of nodes, so that of nodes that are
-nearly as good the first is taken, and pods gather on few of them.
+Every node has a value, what the expected demand would pay for what is left of it (`values`), and
+something more while it has room for pods that few nodes could take (`rooms`). A pod goes where the
+value lost is least. To that come a charge for accelerators which others ask for by name, and a
+handicap that grows along one fixed random order of nodes, so that of nodes that are nearly as good
+the first is taken, and pods gather on few of them.
 
 The prices come from a linear program over fleet and demand; they enter the world as an event. This
 is bid-price control, known from revenue management (Talluri and van Ryzin, 2004, chapter 3),
@@ -20,12 +21,17 @@ from shoal.core.fleet import Fleet
 from shoal.core.journal import IntArray
 from shoal.core.labels import BoolArray, Rows
 from shoal.core.policies.pieces import LeafRule, TieRule
+from shoal.core.policies.rooms import Rooms
 from shoal.core.policies.values import CELLS, LeafKind, Values
 from shoal.core.shape import Shape
 from shoal.model.node import WHOLE_COMPUTE_MILLI
+from shoal.model.request import Request
 
 HANDICAP = 250_000
 """By how much the last node of the random order is behind the first: a quarter of a device."""
+
+NOTHING = Request()
+"""A pod that takes nothing."""
 
 IndexArray = NDArray[np.intp]
 
@@ -40,6 +46,7 @@ class Fragmentation:
 
     def __init__(self, prices: Prices) -> None:
         self._values = Values(prices)
+        self._rooms = Rooms(prices)
         self._nodes: NodeValues | None = None
 
     def score(
@@ -47,7 +54,7 @@ class Fragmentation:
     ) -> tuple[IntArray, IntArray | None]:
         """Score by value lost, in thousandths of a price unit; see `pieces.Scorer`."""
         if self._nodes is None:
-            self._nodes = NodeValues(fleet, self._values)
+            self._nodes = NodeValues(fleet, self._values, self._rooms)
         nodes = self._nodes
         nodes.refresh()
         at = np.arange(fleet.size)[rows] if isinstance(rows, slice) else rows
@@ -56,15 +63,21 @@ class Fragmentation:
         cost = self._values.hosts.cost(request.cpu_milli, request.memory_mib)
         left = nodes.offers[at]
         if fits is None and not devices.count:
-            return _least(left - cost) - nodes.value[at], np.zeros(len(at), dtype=np.int64)
+            left -= cost
+            return _least(left) + nodes.rooms(at, request, 0) - nodes.value[at], _no_leaf(at)
         if fits is None or devices.whole:
             left -= nodes.whole_devices(at, devices.count, cost)
+            kept = nodes.rooms(at, request, devices.count)
             charge = nodes.charge[nodes.kind_of_whole[at]] * devices.count
-            return _least(left) - nodes.value[at] - charge, np.zeros(len(at), dtype=np.int64)
+            return _least(left) + kept - nodes.value[at] - charge, _no_leaf(at)
         left -= cost
         if devices.count == 1:
             return nodes.score_share(shape, at, fits, left)
-        return nodes.score_shares(shape, at, fits, left), np.zeros(len(at), dtype=np.int64)
+        return nodes.score_shares(shape, at, fits, left), _no_leaf(at)
+
+
+def _no_leaf(rows: IndexArray) -> IntArray:
+    return np.zeros(len(rows), dtype=np.int64)
 
 
 def _least(offers: IntArray) -> IntArray:
@@ -75,9 +88,10 @@ def _least(offers: IntArray) -> IntArray:
 class NodeValues:
     """Values of every node and leaf, brought up to date where the fleet changed."""
 
-    def __init__(self, fleet: Fleet, values: Values) -> None:
+    def __init__(self, fleet: Fleet, values: Values, rooms: Rooms) -> None:
         self._fleet = fleet
         self._values = values
+        self._rooms = rooms
         self._kinds: dict[tuple[int, ...], int] = {}
         prices = len(values.hosts.cpu)
         self._by_compute: IntArray = np.zeros((1, CELLS + 1, prices), dtype=np.int64)
@@ -87,6 +101,8 @@ class NodeValues:
         """[kind, whole leaves free, host price]."""
         self.charge: IntArray = np.zeros(1, dtype=np.int64)
         """[kind]: charge for the scarcity of a whole device."""
+        self._reserves: IntArray = rooms.on("")[None] * 0
+        """[kind, class with rooms]: what a room is worth."""
         self._memory_matters = False
         """Whether any kind has a table by memory."""
         self._allocate()
@@ -96,7 +112,7 @@ class NodeValues:
         self.offers: IntArray = np.zeros((fleet.capacity, self._by_compute.shape[2]), np.int64)
         """[row, host price]: what the row would bring."""
         self.value: IntArray = np.zeros(fleet.capacity, dtype=np.int64)
-        """[row]: the least of its offers."""
+        """[row]: the least of its offers, and what it is worth as a room."""
         self.kind_of_whole: IntArray = np.zeros(fleet.capacity, dtype=np.int64)
         """[row]: kind of the row's first undivided leaf."""
         self._kind: IntArray = np.zeros((fleet.capacity, fleet.width), dtype=np.int64)
@@ -133,6 +149,18 @@ class NodeValues:
         ]
         return of_rows
 
+    def rooms(
+        self, rows: IndexArray, request: Request, opened: IntArray | BoolArray | int
+    ) -> IntArray:
+        """Return what rows are worth as rooms after a pod that takes so many whole devices."""
+        fleet = self._fleet
+        return self._rooms.worth(
+            self._reserves[self.kind_of_whole[rows]],
+            fleet.whole_free[rows] - opened,
+            fleet.cpu_free[rows] - request.cpu_milli,
+            fleet.memory_free[rows] - request.memory_mib,
+        )
+
     def _worth_of_whole(self) -> IntArray:
         if self._memory_matters:
             return np.minimum(self._by_compute[:, CELLS], self._by_memory[:, CELLS])
@@ -157,7 +185,8 @@ class NodeValues:
         score = np.full(fits.shape, np.iinfo(np.int64).min, dtype=np.int64)
         milli = self._milli(kind[which, leaf], devices.compute_milli, devices.memory_mib)
         charge = self.charge[kind[which, leaf]] * milli // WHOLE_COMPUTE_MILLI
-        score[which, leaf] = _least(after) - self.value[rows[which]] - charge
+        kept = self.rooms(rows[which], shape.request, opened)
+        score[which, leaf] = _least(after) + kept - self.value[rows[which]] - charge
         best = score.argmax(axis=1)
         return score[np.arange(len(rows)), best], best
 
@@ -176,8 +205,10 @@ class NodeValues:
             left = left - self._lost(shape, rows, leaf, kind)
             milli = self._milli(kind, devices.compute_milli, devices.memory_mib)
             charge += self.charge[kind] * milli // WHOLE_COMPUTE_MILLI
-        left -= self._opened(rows, whole.sum(axis=1))
-        return _least(left) - self.value[rows] - charge
+        opened = whole.sum(axis=1)
+        left -= self._opened(rows, opened)
+        kept = self.rooms(rows, shape.request, opened)
+        return _least(left) + kept - self.value[rows] - charge
 
     def _state(self, rows: IndexArray) -> tuple[IntArray, IntArray, BoolArray]:
         """Return cells of compute and memory free, [row, column], and which leaves are whole."""
@@ -246,7 +277,7 @@ class NodeValues:
         free = np.minimum(fleet.whole_free[rows], self._together.shape[1] - 1)
         offers += self._together[self.kind_of_whole[rows], free]
         self.offers[rows] = offers
-        self.value[rows] = _least(offers)
+        self.value[rows] = _least(offers) + self.rooms(rows, NOTHING, 0)
 
     def _read_kinds(self) -> None:
         """Find the kinds of leaves where nodes changed, and make tables for new ones."""
@@ -304,6 +335,7 @@ class NodeValues:
         self._together = _with(old, _padded(together, size))
         charge = self._values.scarcity_charge(kind.accelerator, WHOLE_COMPUTE_MILLI)
         self.charge = np.append(self.charge, charge)
+        self._reserves = _with(self._reserves, self._rooms.on(kind.accelerator))
 
 
 def _padded(table: IntArray, size: int) -> IntArray:
