@@ -11,12 +11,12 @@ one is proposed after which the policy's points are best, among those with fewes
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 
 from shoal.core.board import Board
 from shoal.core.journal import IntArray
+from shoal.core.labels import BoolArray
 from shoal.core.policies import Policy
 from shoal.core.shape import Shape
 from shoal.core.world import State, World
@@ -46,7 +46,7 @@ class _Held:
     """A running pod that may be moved."""
 
     uid: str
-    shape: Shape
+    request: Request
     placement: Placement
     row: int
     charge: int
@@ -91,18 +91,17 @@ class _Search:
     """The search for one waiting pod."""
 
     def __init__(self, world: World, board: Board, shape: Shape, refused: frozenset[str]) -> None:
+        self._world = world
         self._fleet = world.fleet
         self._board = board
         self._shape = shape
         self._refused = refused
-        self._allowed = world.allowed_rows(shape)
-        self._movable = list(self._find_movable(world))
-        held = self._movable
-        self._rows: IntArray = np.array([each.row for each in held], dtype=np.int64)
-        self._charges: IntArray = np.array([each.charge for each in held], dtype=np.int64)
-        self._leaves: IntArray = np.array(
-            [len(each.placement.leaves) for each in held], dtype=np.int64
-        )
+        held = self._movable = list(self._find_movable(world.allowed_rows(shape).tolist()))
+        self._rows = np.array([each.row for each in held], dtype=np.int64)
+        self._charges = np.array([each.charge for each in held], dtype=np.int64)
+        self._leaves = np.array([len(each.placement.leaves) for each in held], dtype=np.int64)
+        self._cpu = np.array([each.request.cpu_milli for each in held], dtype=np.int64)
+        self._memory = np.array([each.request.memory_mib for each in held], dtype=np.int64)
 
     def best(self, number: int) -> tuple[Move, ...]:
         """Return the best way with so many moves, or nothing."""
@@ -110,7 +109,7 @@ class _Search:
             self._single() if number == 1 else self._pairs(),
             key=lambda way: (
                 sum(held.charge for held in way),
-                sum(held.shape.request.cpu_milli for held in way),
+                sum(held.request.cpu_milli for held in way),
                 [held.uid for held in way],
             ),
         )
@@ -121,63 +120,76 @@ class _Search:
                 best = found
         return best[1] if best else ()
 
-    def _find_movable(self, world: World) -> Iterator[_Held]:
-        """Yield pods whose going might help."""
+    def _find_movable(self, allowed: list[bool]) -> Iterator[_Held]:
+        """Yield pods whose going might help.
+
+        It looks at all that runs, so what costs least is asked first.
+        """
         most = charge_milli(self._shape.request)
-        for uid, entry in world.entries.items():
-            if len(entry.held) != 1 or entry.state is not State.RUNNING:
+        row_of, refused = self._fleet.row_of, self._refused
+        for uid, entry in self._world.entries.items():
+            pod_sets, held = entry.workload.pod_sets, entry.held
+            if len(held) != 1 or len(pod_sets) > 1 or pod_sets[0].count > 1:
                 continue
-            ((pod, placement),) = entry.held.items()
-            row = self._fleet.row_of[placement.node]
-            charge = charge_milli(entry.request_of(pod))
-            if not self._allowed[row] or charge > most or placement.node in self._refused:
+            (placement,) = held.values()
+            row = row_of[placement.node]
+            if not allowed[row]:
                 continue
-            shapes = world.shapes_of(entry.workload)
-            if len(shapes) > 1 or entry.workload.pod_sets[0].count > 1:
+            request = pod_sets[0].request
+            charge = charge_milli(request)
+            if charge > most or entry.state is not State.RUNNING or placement.node in refused:
                 continue
-            yield _Held(uid, shapes[0], placement, row, charge)
+            yield _Held(uid, request, placement, row, charge)
 
     def _single(self) -> Iterator[tuple[_Held, ...]]:
-        fleet, request = self._fleet, self._shape.request
-        if not self._movable:
-            return
-        rows = self._rows
-        cpu = np.array([held.shape.request.cpu_milli for held in self._movable])
-        memory = np.array([held.shape.request.memory_mib for held in self._movable])
-        enough = fleet.cpu_free[rows] + cpu >= request.cpu_milli
-        enough &= fleet.memory_free[rows] + memory >= request.memory_mib
-        enough &= fleet.compute_free[rows] + self._charges >= charge_milli(request)
-        if request.devices.whole:
-            enough &= fleet.whole_free[rows] + self._leaves >= request.devices.count
+        enough = self._enough(self._rows, self._cpu, self._memory, self._charges, self._leaves)
         for index in np.flatnonzero(enough).tolist():
             if self._fits_without((self._movable[index],)):
                 yield (self._movable[index],)
 
     def _pairs(self) -> Iterator[tuple[_Held, ...]]:
-        by_row: dict[int, list[_Held]] = {}
-        for held in self._movable:
-            by_row.setdefault(held.row, []).append(held)
-        free = self._fleet.compute_free
-        rows = sorted(by_row, key=lambda row: (-int(free[row]), self._fleet.names[row]))
+        fleet = self._fleet
+        of_row: dict[int, list[int]] = {}
+        for index, row in enumerate(self._rows.tolist()):
+            of_row.setdefault(row, []).append(index)
+        free = fleet.compute_free
+        rows = sorted(of_row, key=lambda row: (-int(free[row]), fleet.names[row]))
         most = charge_milli(self._shape.request)
         for row in rows[:PAIRED_NODES]:
-            for pair in combinations(by_row[row], 2):
-                if sum(held.charge for held in pair) <= most and self._fits_without(pair):
+            members = np.array(of_row[row], dtype=np.int64)
+            first, second = (members[each] for each in np.triu_indices(len(members), 1))
+            charge = self._charges[first] + self._charges[second]
+            enough = self._enough(
+                self._rows[first],
+                self._cpu[first] + self._cpu[second],
+                self._memory[first] + self._memory[second],
+                charge,
+                self._leaves[first] + self._leaves[second],
+            )
+            for index in np.flatnonzero(enough & (charge <= most)).tolist():
+                pair = self._movable[first[index]], self._movable[second[index]]
+                if self._fits_without(pair):
                     yield pair
 
+    def _enough(
+        self, rows: IntArray, cpu: IntArray, memory: IntArray, charge: IntArray, leaves: IntArray
+    ) -> BoolArray:
+        """Return whether nodes might have room if so much were given back; leaves aside."""
+        fleet, request = self._fleet, self._shape.request
+        enough = fleet.cpu_free[rows] + cpu >= request.cpu_milli
+        enough &= fleet.memory_free[rows] + memory >= request.memory_mib
+        enough &= fleet.compute_free[rows] + charge >= charge_milli(request)
+        if request.devices.whole:
+            enough &= fleet.whole_free[rows] + leaves >= request.devices.count
+        return enough
+
     def _fits_without(self, way: tuple[_Held, ...]) -> bool:
-        """Return whether the waiting pod would fit on the node if these pods were not there."""
+        """Return whether its leaves would do for the waiting pod if these pods were not there."""
         fleet, request = self._fleet, self._shape.request
         row = way[0].row
-        cpu = sum(held.shape.request.cpu_milli for held in way)
-        memory = sum(held.shape.request.memory_mib for held in way)
-        if fleet.cpu_free[row] + cpu < request.cpu_milli:
-            return False
-        if fleet.memory_free[row] + memory < request.memory_mib:
-            return False
         freed: dict[str, int] = {}
         for held in way:
-            asked = held.shape.request.devices
+            asked = held.request.devices
             each = WHOLE_COMPUTE_MILLI if asked.whole else asked.compute_milli
             for leaf in held.placement.leaves:
                 freed[leaf] = freed.get(leaf, 0) + each
@@ -198,16 +210,17 @@ class _Search:
             points = 0
             moves = []
             for held in way:
-                fleet.give_back(held.shape.request, held.placement)
+                fleet.give_back(held.request, held.placement)
             source = frozenset({way[0].placement.node})
             for held in way:
-                found = board.best(held.shape, held.uid, source)
+                shape = self._world.shape_of(held.request)
+                found = board.best(shape, held.uid, source)
                 if found is None:
                     return None
                 row, leaves = found
-                points += board.points(held.shape, row) - board.points(held.shape, held.row)
+                points += board.points(shape, row) - board.points(shape, held.row)
                 target = Placement(held.placement.pod, fleet.names[row], leaves)
-                fleet.take(held.shape.request, target)
+                fleet.take(held.request, target)
                 moves.append(Move(held.uid, held.placement.pod, held.placement, target))
             found = board.best(self._shape, way[0].uid, self._refused)
             if found is None:
