@@ -313,8 +313,13 @@ class World:
         pod = event.placement.pod
         if entry is None or pod not in entry.started:
             return
+        rests = entry.evicting.get(pod)
         self.give_back(entry, [entry.held.pop(pod)])
         self.hold(entry, event.placement)
+        if rests is not None:
+            entry.evicting[pod] = rests
+        if rests:
+            self.charge(entry, pod, entry.charges[pod], -1)
 
     def _start_failed(self, event: ev.StartFailed) -> None:
         entry = self.entries.get(event.uid)
