@@ -192,6 +192,7 @@ def test_queues_count_what_is_used_waited_for_and_borrowed(api: Api) -> None:
         "guarantee": 16,
         "limit": 32,
         "borrowed": 0.0,
+        "kept": 0.0,
     }
 
 
@@ -203,7 +204,14 @@ def test_where_nobody_is_guaranteed_anything_nobody_borrows(tmp_path: Path) -> N
         api.submit(job("j", 2, accelerators="H100"))
         (queue,) = api.ask("/queues")["items"]
         assert queue["quotas"] == [
-            {"accelerator": H100, "used": 2.0, "guarantee": None, "limit": None, "borrowed": 0.0}
+            {
+                "accelerator": H100,
+                "used": 2.0,
+                "guarantee": None,
+                "limit": None,
+                "borrowed": 0.0,
+                "kept": 0.0,
+            }
         ]
 
 
@@ -227,7 +235,7 @@ def test_pools_nodes_and_devices_are_counted(api: Api) -> None:
     api.rig.step(ev.DeviceLost(NOW_US, "n2", "n2-3"))
     pools = {each["name"]: each for each in api.ask("/pools")["items"]}
     assert pools["training"]["accelerators"] == [
-        {"accelerator": H100, "devices": 8, "healthy": 7, "free": 4}
+        {"accelerator": H100, "devices": 8, "healthy": 7, "free": 4, "kept": 0}
     ]
     assert (pools["no pool"]["written"], pools["no pool"]["nodes"]) == (False, 1)
     nodes = api.ask("/nodes", pool="training")["items"]
@@ -262,11 +270,11 @@ def test_decisions_are_listed_and_gone_on_with(api: Api) -> None:
 
 
 def test_release_ends_deciding_until_resume(api: Api) -> None:
-    assert api.post(f"{PREFIX}/release").json() == {"acting": False}
+    assert api.post(f"{PREFIX}/release").json()["acting"] is False
     api.submit(job("j"))
     assert api.ask("/workloads")["items"][0]["state"] == "waiting"
     assert why(api, "j")["summary"].startswith("Nothing is decided since Shoal was released.")
-    assert api.post(f"{PREFIX}/resume").json() == {"acting": True}
+    assert api.post(f"{PREFIX}/resume").json() == {"acting": True, "evictions_resumed": False}
     assert api.ask("/workloads")["items"][0]["state"] == "running"
 
 

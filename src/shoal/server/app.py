@@ -14,6 +14,7 @@ from fastapi import APIRouter, Depends, FastAPI, Header, Path, Query, Request
 from fastapi.responses import Response, StreamingResponse
 from pydantic import Field
 
+from shoal.core.decisions import Evict, Freeze, Wait
 from shoal.loop.story import Life, Noted
 from shoal.server import models as m
 from shoal.server import problems
@@ -42,7 +43,7 @@ POLL_S = 0.2
 HEARTBEATS = 75
 """Polls without news after which a line is sent that keeps the connection open."""
 
-State = Literal["live", "waiting", "starting", "running", "stopping", "ended", "all"]
+State = Literal["live", "waiting", "starting", "running", "evicting", "stopping", "ended", "all"]
 Word = Annotated[str, Field(max_length=300)]
 
 
@@ -67,7 +68,7 @@ class DeviceQuery(NodeQuery):
     """Which devices to list."""
 
     node: Word | None = None
-    state: Literal["free", "held", "lost"] | None = None
+    state: Literal["free", "kept", "held", "lost"] | None = None
 
 
 class DecisionQuery(PageQuery):
@@ -329,8 +330,16 @@ def list_decisions(
 
 
 def _uids(noted: Noted) -> tuple[str, ...]:
-    named = getattr(noted.decision, "workloads", None)
-    return named if named is not None else (noted.decision.workload,)  # type: ignore[union-attr]
+    """Whom a decision is about; an eviction also about whoever it is for."""
+    match noted.decision:
+        case Wait():
+            return noted.decision.workloads
+        case Freeze():
+            return ()
+        case Evict():
+            return noted.decision.workload, *noted.decision.for_
+        case _:
+            return (noted.decision.workload,)
 
 
 @api.get(
@@ -414,9 +423,9 @@ def release(desk: AtDesk) -> m.ActingView:
 
 @api.post("/resume", tags=["platform"])
 def resume(desk: AtDesk) -> m.ActingView:
-    """Have Shoal decide again."""
-    desk.act(acts=True)
-    return m.ActingView(acting=True)
+    """Have Shoal decide again, and evict again where that is frozen."""
+    resumed = desk.act(acts=True)
+    return m.ActingView(acting=True, evictions_resumed=resumed)
 
 
 @api.get(

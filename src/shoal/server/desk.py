@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from concurrent.futures import TimeoutError as TooLateError
+from os import getuid
+from pwd import getpwuid
 from threading import Lock
 from time import monotonic, sleep
 from typing import Final
@@ -26,6 +28,14 @@ PATIENCE_S: Final = 20.0
 
 SHOWN_S: Final = 2.0
 """How long an answer waits for the replica, so that who asked sees what came of it."""
+
+
+def _owner() -> str:
+    """Who asks: the socket can only be opened by whoever began the platform."""
+    try:
+        return f"user:{getpwuid(getuid()).pw_name}"
+    except KeyError:
+        return f"user:{getuid()}"
 
 
 class Desk:
@@ -76,9 +86,12 @@ class Desk:
         if self._ask(Cancel(uid)).refused is Refused.UNKNOWN:
             raise ProblemError(Kind.NOT_FOUND, "it has ended already")
 
-    def act(self, *, acts: bool) -> None:
-        """Have Shoal decide, or decide nothing any more."""
-        self._ask(Act(acts))
+    def act(self, *, acts: bool) -> bool:
+        """Have Shoal decide, or decide nothing any more; whether evictions go on by that."""
+        with self._standing.reading() as look:
+            frozen = look.world.evictions.frozen
+        self._ask(Act(acts, _owner()))
+        return acts and frozen
 
     def _ask(self, ask: Ask) -> Answer:
         try:

@@ -10,12 +10,14 @@ from shoal.core.budget import Budget
 from shoal.core.eligibility import count_obstacles, fitting_leaves
 from shoal.core.placement import hardest_first
 from shoal.core.quota import Refusal, start_within_quota
+from shoal.core.reservation import Reservation
 from shoal.core.shape import Shape
 from shoal.core.world import Entry, State
-from shoal.loop.story import Life
+from shoal.loop.story import Life, Moment, Step
 from shoal.model.fractions import UNIT
-from shoal.model.verdict import Obstacle, OverQuota, Verdict
+from shoal.model.verdict import Obstacle, OverQuota, Reason, Verdict
 from shoal.objects.quotas import behind
+from shoal.server.evictions import alert_text, in_kept_places, label, reservation_view
 from shoal.server.models import (
     CandidateView,
     ExplanationView,
@@ -28,6 +30,7 @@ from shoal.server.never import Never, never
 from shoal.server.standing import Look, id_of, moment, moment_or_none, pods_of
 from shoal.server.views import workload_view
 from shoal.texts.answers import answer_text, ended_text, moment_text, nodes_text
+from shoal.texts.evictions import kept_for_text, not_while_frozen_text
 from shoal.texts.language import Language
 from shoal.texts.verdicts import obstacle_text, over_quota_text, verdict_text, wakes_text
 
@@ -56,6 +59,9 @@ def explanation(look: Look, life: Life) -> ExplanationView:
     block = _try(look, entry) if entry is not None and waits else None
     holders = _holders(look, block) if block is not None else []
     hopeless = never(look, entry) if entry is not None and block is not None else None
+    kept = entry.reserved if entry is not None else None
+    if kept is not None:
+        holders = _in_kept_places(look, kept)
     headline = _headline(look, life, entry, block)
     if hopeless is not None and look.story.acts:
         headline = _never_text(hopeless, look.language)
@@ -65,6 +71,7 @@ def explanation(look: Look, life: Life) -> ExplanationView:
         now=look.standing.now(),
         stage=block.verdict.stage.value if block else None,
         never=hopeless is not None,
+        alert=_alert(look) if waits else "",
         headline=headline,
         summary=_summary(headline, block, look.language),
         over_quota=_over_quota(block.verdict.over_quota) if block else None,
@@ -89,11 +96,42 @@ def explanation(look: Look, life: Life) -> ExplanationView:
             MomentView(
                 at=moment(each.at_us),
                 step=each.step.value,
-                text=moment_text(each.step.value, each.reason, each.detail, look.language),
+                text=moment_text(each.step.value, each.reason, _detail(look, each), look.language),
             )
             for each in life.moments
         ],
     )
+
+
+def _detail(look: Look, moment: Moment) -> str:
+    """What a moment is about, as people name it."""
+    named = moment.step is Step.EVICTED and moment.detail
+    return label(look, moment.detail) if named else moment.detail
+
+
+def _alert(look: Look) -> str:
+    if look.story.guard.frozen is None:
+        return ""
+    return f"{not_while_frozen_text(look.language)} {alert_text(look)}"
+
+
+def _in_kept_places(look: Look, reservation: Reservation) -> list[HolderView]:
+    """Who holds what is kept for somebody else, in the order of the places."""
+    leaves = {leaf for each in reservation.placements for leaf in each.leaves}
+    return [
+        _holder(look, uid, *_held(look, uid, leaves)) for uid in in_kept_places(look, reservation)
+    ]
+
+
+def _held(look: Look, uid: str, leaves: set[str]) -> tuple[int, list[str]]:
+    """How much of some leaves a workload holds, and on which nodes."""
+    entry = look.world.entries[uid]
+    units, nodes = 0, dict[str, None]()
+    for pod, placement in entry.held.items():
+        for leaf in leaves.intersection(placement.leaves):
+            units += look.units(entry, pod, leaf)
+            nodes[placement.node] = None
+    return units, list(nodes)
 
 
 def _headline(look: Look, life: Life, entry: Entry | None, block: _Block | None) -> str:
@@ -110,6 +148,9 @@ def _headline(look: Look, life: Life, entry: Entry | None, block: _Block | None)
         )
     if not look.story.acts:
         return answer_text("released", look.language)
+    reservation = reservation_view(look, life, entry)
+    if reservation is not None:
+        return reservation.text
     if block is None:
         return answer_text("fits", look.language)
     verdict = block.verdict
@@ -298,12 +339,56 @@ def _holders(look: Look, block: _Block) -> list[HolderView]:
                 held[uid] = held.get(uid, 0) + look.units(entry, pod, leaf)
                 nodes.setdefault(uid, {})[placement.node] = None
     ordered = sorted(held, key=lambda uid: (-held[uid], uid))
-    return [_holder(look, uid, held[uid], list(nodes[uid])) for uid in ordered]
+    views = [_holder(look, uid, held[uid], list(nodes[uid])) for uid in ordered]
+    return views + _keepers(look, wanted, allowed, over.queue if over is not None else None)
+
+
+def _keepers(
+    look: Look, wanted: frozenset[str], allowed: set[str] | None, queue: str | None
+) -> list[HolderView]:
+    """For whom devices are kept that nobody holds; with `queue`, if they count for that."""
+    tree = look.world.tenants.tree
+    units: dict[str, int] = {}
+    nodes: dict[str, dict[str, None]] = {}
+    for leaf, pods in look.kept.items():
+        place = look.places.get(leaf)
+        if place is None or look.holders.get(leaf):
+            continue
+        if (allowed is not None and place.node not in allowed) or (
+            wanted and place.device.accelerator not in wanted
+        ):
+            continue
+        for entry, pod in pods:
+            uid = entry.workload.uid
+            if queue is not None and queue not in tree.path(entry.workload.queue):
+                continue
+            units[uid] = units.get(uid, 0) + look.units(entry, pod, leaf)
+            nodes.setdefault(uid, {})[place.node] = None
+    return [_keeper(look, uid, units[uid], list(nodes[uid])) for uid in units]
+
+
+def _keeper(look: Look, uid: str, units: int, nodes: list[str]) -> HolderView:
+    entry = look.world.entries[uid]
+    reason = entry.reserved.reason if entry.reserved is not None else Reason.RESERVED
+    devices = _devices(units)
+    kept = kept_for_text(
+        label(look, uid),
+        entry.workload.queue,
+        devices,
+        nodes_text(nodes, look.language),
+        reason,
+        look.language,
+    )
+    return _holder(look, uid, units, nodes).model_copy(update={"kept": kept})
 
 
 def _holder(look: Look, uid: str, units: int, nodes: list[str]) -> HolderView:
-    workload = look.world.entries[uid].workload
-    life = look.story.life(uid)
+    entry, life = look.world.entries[uid], look.story.life(uid)
+    workload = entry.workload
+    started_us = max(entry.started.values(), default=None)
+    ends_us = None
+    if started_us is not None and workload.run_us is not None:
+        ends_us = started_us + workload.run_us
     return HolderView(
         id=id_of(uid),
         namespace=workload.namespace,
@@ -313,4 +398,6 @@ def _holder(look: Look, uid: str, units: int, nodes: list[str]) -> HolderView:
         devices=_devices(units),
         nodes=nodes,
         started_at=moment_or_none(life.started_us) if life is not None else None,
+        ends_at=moment_or_none(ends_us),
+        evicting=bool(entry.evicting),
     )

@@ -1,7 +1,7 @@
 """Prometheus' text, read from the replica and the loop's own numbers when it is asked for."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from shoal.loop.metrics import SECONDS, Histogram
 from shoal.server.standing import Standing
 from shoal.server.views import count_accelerators, present_nodes
+from shoal.texts.evictions import HOUR_US
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -35,6 +36,11 @@ class _Platform(Collector):
         loop = self._standing.doors.metrics
         yield _counter("shoal_events", "Events taken in.", "kind", loop.events)
         yield _counter("shoal_decisions", "Decisions taken.", "kind", loop.decisions)
+        yield _counter("shoal_evictions", "Evictions decided.", "reason", loop.evictions)
+        lost = {key: us / HOUR_US for key, us in loop.lost_device_us.items()}
+        yield _counter(
+            "shoal_lost_device_hours", "Work lost by evictions, at most.", "reason", lost
+        )
         yield _histogram("shoal_cycle_seconds", "Duration of a cycle.", loop.cycles)
         yield _histogram("shoal_answer_seconds", "From asking to the answer.", loop.answers)
         yield GaugeMetricFamily(
@@ -50,12 +56,14 @@ class _Platform(Collector):
             states = Counter(entry.state.value for entry in look.world.entries.values())
             counts = count_accelerators(look, present_nodes(look))
             acts = look.story.acts
+            frozen = look.world.evictions.frozen
         for state in ("waiting", "starting", "running"):
             workloads.add_metric([state], states[state])
         for each in counts:
-            held = each.healthy - each.free
+            held = each.healthy - each.free - each.kept
             for state, value in (
                 ("free", each.free),
+                ("kept", each.kept),
                 ("held", held),
                 ("lost", each.devices - each.healthy),
             ):
@@ -63,9 +71,12 @@ class _Platform(Collector):
         yield workloads
         yield devices
         yield GaugeMetricFamily("shoal_acting", "1 while Shoal decides.", value=int(acts))
+        yield GaugeMetricFamily(
+            "shoal_evictions_frozen", "1 while nobody is evicted.", value=int(frozen)
+        )
 
 
-def _counter(name: str, said: str, label: str, values: Counter[str]) -> CounterMetricFamily:
+def _counter(name: str, said: str, label: str, values: Mapping[str, float]) -> CounterMetricFamily:
     family = CounterMetricFamily(name, said, labels=[label])
     for key, value in sorted(values.items()):
         family.add_metric([key], value)

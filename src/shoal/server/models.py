@@ -45,8 +45,49 @@ class WaitView(Model):
     text: str
 
 
+class WorkloadName(Model):
+    """Which workload."""
+
+    id: str
+    namespace: str
+    name: str
+
+
+class EvictionView(Model):
+    """Pods that were told to stop, for whom, and what that cost at most.
+
+    `exact`: no other choice would have cost less.
+    """
+
+    at: datetime
+    pods: list[int]
+    evicted_for: list[WorkloadName]
+    reason: str
+    lost_device_hours: float
+    exact: bool
+    grace_seconds: float
+    text: str
+
+
+class ReservationView(Model):
+    """Places that are kept for a workload that waits.
+
+    `at` is when they are free as far as declared ends tell. `evicted` are those that go for it.
+    """
+
+    since: datetime | None
+    at: datetime | None
+    reason: str
+    placements: list[PlacementView]
+    evicted: list[WorkloadName]
+    text: str
+
+
 class WorkloadView(Model):
-    """One workload. `position` counts from 1 among those that wait in its queue."""
+    """One workload. `position` counts from 1 among those that wait in its queue.
+
+    `waiting_since` is when it came, or was last taken from what it held; `eviction` the last.
+    """
 
     id: str
     uid: str
@@ -58,6 +99,7 @@ class WorkloadView(Model):
     state: str
     outcome: str | None
     created_at: datetime
+    waiting_since: datetime | None
     started_at: datetime | None
     ended_at: datetime | None
     position: int | None
@@ -67,6 +109,8 @@ class WorkloadView(Model):
     pod_sets: list[PodSetView]
     placements: list[PlacementView]
     wait: WaitView | None
+    reservation: ReservationView | None
+    eviction: EvictionView | None
 
 
 class MomentView(Model):
@@ -106,7 +150,11 @@ class CandidateView(Model):
 
 
 class HolderView(Model):
-    """A workload that holds devices which the one that waits could use."""
+    """A workload that holds devices which the one that waits could use.
+
+    `ends_at` is when it has ended as its owner declared. Where free devices are kept for it while
+    it waits itself, `kept` says so in a sentence.
+    """
 
     id: str
     namespace: str
@@ -116,6 +164,9 @@ class HolderView(Model):
     devices: float
     nodes: list[str]
     started_at: datetime | None
+    ends_at: datetime | None = None
+    evicting: bool = False
+    kept: str = ""
 
 
 class ExplanationView(Model):
@@ -127,7 +178,8 @@ class ExplanationView(Model):
     all of it as one text. `obstacles` count every node once that has no room for the pod which
     finds none; `fitting_nodes` have room for one. `candidates` are the nearest nodes; `holders`
     hold devices on nodes where it may run, the largest first, and `more_holders` counts those left
-    out.
+    out. Where places are kept for it, `holders` are those that hold them still. `alert` says that
+    evictions are frozen, where that may matter to it.
     """
 
     workload: WorkloadView
@@ -135,6 +187,7 @@ class ExplanationView(Model):
     now: datetime
     stage: str | None
     never: bool
+    alert: str
     headline: str
     summary: str
     over_quota: OverQuotaView | None
@@ -150,13 +203,17 @@ class ExplanationView(Model):
 
 
 class QuotaView(Model):
-    """Devices of one accelerator or group; `used` counts shares by what they are charged."""
+    """Devices of one accelerator or group; `used` counts shares by what they are charged.
+
+    `kept` is kept for work that waits, and counts for limits and guarantees like what is used.
+    """
 
     accelerator: str
     used: float
     guarantee: int | None
     limit: int | None
     borrowed: float
+    kept: float
 
 
 class AcceleratorUse(Model):
@@ -181,15 +238,20 @@ class QueueView(Model):
     running: int
     waiting: int
     waiting_devices: int
+    lost_device_hours_today: float
 
 
 class AcceleratorCount(Model):
-    """Devices of one accelerator: all, in working order, of these wholly free."""
+    """Devices of one accelerator: all, in working order, of these wholly free or kept.
+
+    What is kept is free too, but for somebody who waits.
+    """
 
     accelerator: str
     devices: int
     healthy: int
     free: int
+    kept: int
 
 
 class PoolView(Model):
@@ -242,6 +304,7 @@ class LeafView(Model):
     memory_free_mib: int
     compute_free_percent: float
     held_by: list[LeafHolderView]
+    kept_for: list[LeafHolderView]
 
 
 class DeviceView(Model):
@@ -253,14 +316,6 @@ class DeviceView(Model):
     state: str
     memory_mib: int
     leaves: list[LeafView]
-
-
-class WorkloadName(Model):
-    """Which workload."""
-
-    id: str
-    namespace: str
-    name: str
 
 
 class DecisionView(Model):
@@ -275,6 +330,24 @@ class DecisionView(Model):
     reason: str
     text: str
     placements: list[PlacementView]
+    eviction: EvictionView | None = None
+
+
+class GuardView(Model):
+    """Whether evictions are frozen, since when and why; and who let them go on last.
+
+    `text` is empty while they are not. At most `most` workloads are evicted within five minutes;
+    `lately` were.
+    """
+
+    frozen: bool
+    since: datetime | None
+    reason: str | None
+    text: str
+    lately: int
+    most: int
+    resumed_at: datetime | None
+    resumed_by: str
 
 
 class StatusView(Model):
@@ -285,6 +358,7 @@ class StatusView(Model):
     as_of: datetime
     lag_ms: int
     acting: bool
+    evictions: GuardView
     policy: str
     nodes: int
     devices: int
@@ -298,9 +372,10 @@ class StatusView(Model):
 
 
 class ActingView(Model):
-    """Whether Shoal decides."""
+    """Whether Shoal decides, and whether evictions go on that were frozen."""
 
     acting: bool
+    evictions_resumed: bool = False
 
 
 class Page(Model):

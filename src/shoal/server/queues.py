@@ -12,6 +12,7 @@ from shoal.model.queue import Queue, QueueTree, Quota, total
 from shoal.objects.quotas import behind
 from shoal.server.models import AcceleratorUse, QueueView, QuotaView, words
 from shoal.server.standing import Look, devices_of
+from shoal.texts.evictions import HOUR_US
 
 GONE = "unknown"
 """The accelerator of a device whose node is gone."""
@@ -26,6 +27,7 @@ class _Use:
         self.running: Counter[str] = Counter()
         self.waiting: Counter[str] = Counter()
         self.waiting_devices: Counter[str] = Counter()
+        self.kept: dict[str, Counter[str]] = defaultdict(Counter)
         self.named: dict[str, tuple[str, ...]] = {}
         for entry in look.world.entries.values():
             queue = entry.workload.queue
@@ -35,6 +37,9 @@ class _Use:
                 if entry.state is State.WAITING:
                     self.waiting[above] += 1
                     self.waiting_devices[above] += devices_of(entry.workload)
+                    for charges in entry.reserved.charges if entry.reserved else ():
+                        for charge in charges:
+                            self.kept[above][charge.accelerator] += charge.units
                 else:
                     self.running[above] += 1
                     for pod, placement in entry.held.items():
@@ -83,7 +88,13 @@ def _view(look: Look, use: _Use, queue: Queue, *, written: bool, leaf: bool) -> 
         leaf=leaf,
         weight=queue.weight,
         types=words(queue.types) if written else [],
-        quotas=_quotas(look, queue, units, _guaranteed(tree, queue) if promised else None),
+        quotas=_quotas(
+            look,
+            queue,
+            units,
+            use.kept[queue.name],
+            _guaranteed(tree, queue) if promised else None,
+        ),
         used=[
             AcceleratorUse(accelerator=each, devices=_devices(units[each]))
             for each in sorted(units)
@@ -92,6 +103,18 @@ def _view(look: Look, use: _Use, queue: Queue, *, written: bool, leaf: bool) -> 
         running=use.running[queue.name],
         waiting=use.waiting[queue.name],
         waiting_devices=use.waiting_devices[queue.name],
+        lost_device_hours_today=round(_lost_today_us(look, queue) / HOUR_US, 2),
+    )
+
+
+def _lost_today_us(look: Look, queue: Queue) -> int:
+    """What the work of a queue, and of those below it, lost by preemption within a day."""
+    now_us = look.standing.doors.now_us()
+    evictions, tree = look.world.evictions, look.standing.written.tree
+    return sum(
+        evictions.lost_today(name, now_us)
+        for name in sorted(evictions.lost)
+        if queue.name in tree.path(name)
     )
 
 
@@ -103,7 +126,11 @@ def _guaranteed(tree: QueueTree, queue: Queue) -> Quota:
 
 
 def _quotas(
-    look: Look, queue: Queue, units: Counter[str], guaranteed: Quota | None
+    look: Look,
+    queue: Queue,
+    units: Counter[str],
+    kept: Counter[str],
+    guaranteed: Quota | None,
 ) -> list[QuotaView]:
     """What is granted and used, by the words of the grants and then by what no grant covers."""
     names = look.standing.names
@@ -123,9 +150,11 @@ def _quotas(
                 guarantee=promised,
                 limit=limit.get(word),
                 borrowed=_devices(max(0, used - (promised or 0) * UNIT)),
+                kept=_devices(sum(kept[each] for each in within)),
             )
         )
-    for word in sorted(each for each in units if each not in covered and units[each]):
+    both = units + kept
+    for word in sorted(each for each in both if each not in covered):
         used = units[word]
         borrowed = 0 if guaranteed is None else used
         views.append(
@@ -135,6 +164,7 @@ def _quotas(
                 guarantee=None if guaranteed is None else 0,
                 limit=None,
                 borrowed=_devices(borrowed),
+                kept=_devices(kept[word]),
             )
         )
     return views

@@ -73,6 +73,7 @@ class Look:
         self.seed = int(header.seed) if header is not None and header.seed.isdecimal() else 0
         self._places: dict[str, Place] | None = None
         self._holders: dict[str, list[tuple[Entry, int]]] | None = None
+        self._kept: dict[str, list[tuple[Entry, int]]] | None = None
         self._orders: dict[str, dict[str, int]] | None = None
 
     @property
@@ -99,6 +100,18 @@ class Look:
                         self._holders.setdefault(leaf, []).append((entry, pod))
         return self._holders
 
+    @property
+    def kept(self) -> Mapping[str, list[tuple[Entry, int]]]:
+        """For whom each leaf is kept, as workload and number of the pod, by the leaf's name."""
+        if self._kept is None:
+            self._kept = {}
+            for uid in self.world.reserving:
+                entry = self.world.entries[uid]
+                for placement in entry.reserved.placements if entry.reserved else ():
+                    for leaf in placement.leaves:
+                        self._kept.setdefault(leaf, []).append((entry, placement.pod))
+        return self._kept
+
     def lost(self, node: str, device: str) -> bool:
         """Whether a device is out of order."""
         return device in self.world.fleet.lost_devices.get(node, frozenset())
@@ -108,7 +121,7 @@ class Look:
         if self._orders is None:
             waiting: dict[str, list[Entry]] = {}
             for entry in self.world.entries.values():
-                if entry.group is not None:
+                if entry.state is State.WAITING:
                     waiting.setdefault(entry.workload.queue, []).append(entry)
             self._orders = {
                 name: {
@@ -125,7 +138,10 @@ class Look:
         yield from self.story.ended.values()
 
     def state(self, life: Life) -> str:
-        """Where a workload stands: waiting, starting, running, stopping or ended."""
+        """Where a workload stands: waiting, starting, running, evicting, stopping or ended.
+
+        Work of which only some pods are evicted runs on.
+        """
         if life.ended_us is not None:
             return "ended"
         entry = self.world.entries.get(life.workload.uid)
@@ -133,6 +149,8 @@ class Look:
             return "ended"
         if life.stopping_us is not None and entry.state is not State.WAITING:
             return "stopping"
+        if entry.held and entry.held.keys() <= entry.evicting.keys():
+            return "evicting"
         return entry.state.value
 
     def units(self, entry: Entry, pod: int, leaf: str) -> int:

@@ -2,13 +2,27 @@
 
 from collections.abc import Iterable, Sequence
 
-from shoal.core.decisions import Freeze, Retract, Start, Wait
-from shoal.core.world import State
+from shoal.core.decisions import Evict, Freeze, GiveUp, Reserve, Retract, Start, Wait
+from shoal.core.world import Entry, State
 from shoal.loop.story import Life, Noted
 from shoal.model.modes import Cap
 from shoal.model.node import Device, Leaf, Node
 from shoal.model.pool import Pool, pools_of_node
-from shoal.model.workload import Placement, PodSet
+from shoal.model.verdict import Stage
+from shoal.model.workload import PodSet
+from shoal.server.evictions import (
+    evict_text,
+    eviction_view,
+    freeze_text,
+    give_up_text,
+    guard_view,
+    keep_text,
+    label,
+    last_eviction,
+    placement_view,
+    reservation_view,
+    workload_name,
+)
 from shoal.server.models import (
     AcceleratorCount,
     DecisionView,
@@ -16,23 +30,23 @@ from shoal.server.models import (
     LeafHolderView,
     LeafView,
     NodeView,
-    PlacementView,
     PodSetView,
     PoolView,
     StatusView,
     WaitView,
-    WorkloadName,
     WorkloadView,
     words,
 )
 from shoal.server.standing import Look, devices_of, id_of, moment, moment_or_none, pods_of
 from shoal.texts.answers import answer_text, nodes_text
+from shoal.texts.evictions import kept_label
 from shoal.texts.verdicts import reason_label
 
 
 def workload_view(look: Look, life: Life) -> WorkloadView:
     """One workload."""
     workload = life.workload
+    entry = look.world.entries.get(workload.uid)
     state = look.state(life)
     waits = state == State.WAITING.value
     order = look.order(workload.queue) if waits else {}
@@ -47,6 +61,7 @@ def workload_view(look: Look, life: Life) -> WorkloadView:
         state=state,
         outcome=life.outcome.value if life.outcome else None,
         created_at=moment(workload.created_us or life.submitted_us),
+        waiting_since=moment(entry.waits_since_us) if entry is not None and waits else None,
         started_at=moment_or_none(life.started_us),
         ended_at=moment_or_none(life.ended_us),
         position=order.get(workload.uid),
@@ -55,7 +70,9 @@ def workload_view(look: Look, life: Life) -> WorkloadView:
         devices=devices_of(workload),
         pod_sets=[_pod_set(each) for each in workload.pod_sets],
         placements=[placement_view(each) for each in life.placements],
-        wait=_wait(look, life) if waits else None,
+        wait=_wait(look, entry) if entry is not None and waits else None,
+        reservation=reservation_view(look, life, entry) if entry is not None else None,
+        eviction=last_eviction(look, life),
     )
 
 
@@ -75,28 +92,18 @@ def _pod_set(pod_set: PodSet) -> PodSetView:
     )
 
 
-def placement_view(placement: Placement) -> PlacementView:
-    """Where a pod is."""
-    return PlacementView(pod=placement.pod, node=placement.node, leaves=list(placement.leaves))
-
-
-def _wait(look: Look, life: Life) -> WaitView | None:
-    entry = look.world.entries.get(life.workload.uid)
-    verdict = entry.group.verdict if entry is not None and entry.group is not None else None
+def _wait(look: Look, entry: Entry) -> WaitView | None:
+    if entry.reserved is not None:
+        reason = entry.reserved.reason
+        text = kept_label(reason, look.language)
+        return WaitView(stage=Stage.PLACE.value, reason=reason.value, text=text)
+    verdict = entry.group.verdict if entry.group is not None else None
     if verdict is None:
         return None
     stage, reason = verdict.cause
     return WaitView(
         stage=stage.value, reason=reason.value, text=reason_label(reason, look.language)
     )
-
-
-def workload_name(look: Look, uid: str) -> WorkloadName:
-    """Which workload is meant; its uid serves as a name where it is forgotten."""
-    life = look.story.life(uid)
-    if life is None:
-        return WorkloadName(id=id_of(uid), namespace="", name=uid)
-    return WorkloadName(id=id_of(uid), namespace=life.workload.namespace, name=life.workload.name)
 
 
 # Fleet ----------------------------------------------------------------------------------------
@@ -114,19 +121,24 @@ def count_accelerators(look: Look, nodes: Iterable[Node]) -> list[AcceleratorCou
     counts: dict[str, list[int]] = {}
     for node in nodes:
         for device in node.devices:
-            count = counts.setdefault(device.accelerator, [0, 0, 0])
-            well = not look.lost(node.name, device.name)
+            count = counts.setdefault(device.accelerator, [0, 0, 0, 0])
+            state = _state(look, node, device)
             count[0] += 1
-            count[1] += well
-            count[2] += well and not _is_held(look, device)
+            count[1] += state != "lost"
+            count[2] += state == "free"
+            count[3] += state == "kept"
     return [
-        AcceleratorCount(accelerator=name, devices=n, healthy=healthy, free=free)
-        for name, (n, healthy, free) in sorted(counts.items())
+        AcceleratorCount(accelerator=name, devices=n, healthy=healthy, free=free, kept=kept)
+        for name, (n, healthy, free, kept) in sorted(counts.items())
     ]
 
 
-def _is_held(look: Look, device: Device) -> bool:
-    return any(look.holders.get(leaf.name) for leaf in device.leaves)
+def _state(look: Look, node: Node, device: Device) -> str:
+    if look.lost(node.name, device.name):
+        return "lost"
+    if any(look.holders.get(leaf.name) for leaf in device.leaves):
+        return "held"
+    return "kept" if any(look.kept.get(leaf.name) for leaf in device.leaves) else "free"
 
 
 def node_view(look: Look, node: Node, pools: Sequence[Pool]) -> NodeView:
@@ -155,13 +167,11 @@ def _taint(key: str, value: str, effect: str) -> str:
 def device_view(look: Look, node: Node, device: Device) -> DeviceView:
     """One device with its leaves."""
     leaves = [_leaf(look, node, leaf) for leaf in device.leaves]
-    held = any(leaf.held_by for leaf in leaves)
-    state = "lost" if look.lost(node.name, device.name) else "held" if held else "free"
     return DeviceView(
         node=node.name,
         name=device.name,
         accelerator=device.accelerator,
-        state=state,
+        state=_state(look, node, device),
         memory_mib=sum(leaf.memory_mib for leaf in device.leaves),
         leaves=leaves,
     )
@@ -171,15 +181,6 @@ def _leaf(look: Look, node: Node, leaf: Leaf) -> LeafView:
     fleet = look.world.fleet
     row = fleet.row_of[node.name]
     at = row, fleet.leaves[row].index(leaf.name)
-    holders = [
-        LeafHolderView(
-            id=id_of(entry.workload.uid),
-            namespace=entry.workload.namespace,
-            name=entry.workload.name,
-            pod=pod,
-        )
-        for entry, pod in look.holders.get(leaf.name, ())
-    ]
     return LeafView(
         name=leaf.name,
         memory_mib=leaf.memory_mib,
@@ -189,8 +190,22 @@ def _leaf(look: Look, node: Node, leaf: Leaf) -> LeafView:
         cap=leaf.cap.word if leaf.cap is not Cap.NONE else "none",
         memory_free_mib=max(0, int(fleet.leaf_memory_free[at])),
         compute_free_percent=max(0, int(fleet.leaf_compute_free[at])) / 10,
-        held_by=sorted(holders, key=lambda each: (each.namespace, each.name, each.pod)),
+        held_by=_named(look.holders.get(leaf.name, ())),
+        kept_for=_named(look.kept.get(leaf.name, ())),
     )
+
+
+def _named(pods: Sequence[tuple[Entry, int]]) -> list[LeafHolderView]:
+    views = [
+        LeafHolderView(
+            id=id_of(entry.workload.uid),
+            namespace=entry.workload.namespace,
+            name=entry.workload.name,
+            pod=pod,
+        )
+        for entry, pod in pods
+    ]
+    return sorted(views, key=lambda each: (each.namespace, each.name, each.pod))
 
 
 REST = "no pool"
@@ -244,17 +259,19 @@ def decision_view(look: Look, noted: Noted) -> DecisionView:
             uids = ()
         case _:
             uids = (decision.workload,)
-    placements = decision.placements if isinstance(decision, Start) else ()
+    placements = decision.placements if isinstance(decision, Start | Reserve) else ()
+    eviction = eviction_view(look, noted.at_us, decision) if isinstance(decision, Evict) else None
     return DecisionView(
         id=noted.offset,
         at=moment(noted.at_us),
-        kind=type(decision).__name__.lower(),
+        kind="give-up" if isinstance(decision, GiveUp) else type(decision).__name__.lower(),
         key=decision.key,
         workloads=[workload_name(look, uid) for uid in uids],
         workload_count=noted.workloads,
         reason=decision.reason.value,
         text=decision_text(look, noted),
         placements=[placement_view(each) for each in placements],
+        eviction=eviction,
     )
 
 
@@ -266,13 +283,13 @@ def decision_text(look: Look, noted: Noted) -> str:
             nodes = list(dict.fromkeys(each.node for each in decision.placements))
             said = nodes_text(nodes, language)
             return answer_text(
-                "decided-start", language, workload=_label(look, decision.workload), nodes=said
+                "decided-start", language, workload=label(look, decision.workload), nodes=said
             )
         case Retract():
             return answer_text(
                 "decided-retract",
                 language,
-                workload=_label(look, decision.workload),
+                workload=label(look, decision.workload),
                 node=decision.node,
             )
         case Wait():
@@ -280,17 +297,18 @@ def decision_text(look: Look, noted: Noted) -> str:
             return answer_text(
                 key,
                 language,
-                workload=_label(look, decision.workloads[0]),
+                workload=label(look, decision.workloads[0]),
                 others=noted.workloads - 1,
                 reason=reason_label(decision.reason, language),
             )
-        case _:
-            return reason_label(decision.reason, language)
-
-
-def _label(look: Look, uid: str) -> str:
-    named = workload_name(look, uid)
-    return f"{named.namespace}/{named.name}" if named.namespace else named.name
+        case Evict():
+            return evict_text(look, decision)
+        case Reserve():
+            return keep_text(look, noted.at_us, decision)
+        case GiveUp():
+            return give_up_text(look, decision)
+        case Freeze():
+            return freeze_text(look, decision)
 
 
 # Status ---------------------------------------------------------------------------------------
@@ -308,6 +326,7 @@ def status_view(look: Look) -> StatusView:
         as_of=moment(look.at_us),
         lag_ms=round(metrics.lag_s * 1000),
         acting=look.story.acts,
+        evictions=guard_view(look),
         policy=look.policy.name,
         nodes=sum(node is not None for node in look.world.fleet.nodes),
         devices=sum(each.devices for each in counts),

@@ -45,6 +45,7 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
         ),
         "starting": "It is being started on {nodes}; {running:,} of {pods:,} pods run.",
         "running": "It runs on {nodes}.",
+        "evicting": "It is being evicted from {nodes}.",
         "stopping": "It is being ended on {nodes}.",
         "ended": "It has ended.",
         "ended-completed": "It is complete.",
@@ -64,6 +65,12 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
         "step-running": "all pods run",
         "step-failed-start": "a pod did not start",
         "step-retracted": "its start was taken back, because of {detail}",
+        "step-reserved": "room is kept for it: {reason}",
+        "step-gave-up": "room is kept for it no longer: {reason}",
+        "step-evicted": "is evicted: {reason}",
+        "step-evicted-for": "is evicted for {detail}: {reason}",
+        "step-spared": "runs on: disruption budgets do not allow its eviction",
+        "step-waits-again": "its pods have stopped; it waits again",
         "step-stopping": "is to end",
         "step-ended": "ended",
         "step-ended-completed": "was completed",
@@ -100,6 +107,7 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
         "released": "Shoal 已被释放，不再做任何决定。执行 `shoal resume` 可恢复。",
         "starting": "正在 {nodes} 上启动；{pods:,} 个 Pod 中有 {running:,} 个在运行。",
         "running": "正在 {nodes} 上运行。",
+        "evicting": "正在从 {nodes} 上驱逐。",
         "stopping": "正在 {nodes} 上结束。",
         "ended": "已结束。",
         "ended-completed": "已完成。",
@@ -117,6 +125,12 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
         "step-running": "所有 Pod 均在运行",
         "step-failed-start": "有一个 Pod 未能启动",
         "step-retracted": "启动被撤回，原因在于 {detail}",
+        "step-reserved": "已为其预留位置：{reason}",
+        "step-gave-up": "不再为其预留位置：{reason}",
+        "step-evicted": "被驱逐：{reason}",
+        "step-evicted-for": "为 {detail} 被驱逐：{reason}",
+        "step-spared": "继续运行：干扰预算不允许驱逐",
+        "step-waits-again": "其 Pod 均已停止，重新等待",
         "step-stopping": "即将结束",
         "step-ended": "已结束",
         "step-ended-completed": "已完成",
@@ -153,6 +167,8 @@ def moment_text(
     key = f"step-{step}"
     if step == "ended" and detail:
         key = f"step-ended-{detail}"
+    if step == "evicted" and detail:
+        key = "step-evicted-for"
     said = reason_label(reason, language) if reason is not None else ""
     return answer_text(key, language, reason=said, detail=detail)
 
