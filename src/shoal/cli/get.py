@@ -43,8 +43,8 @@ def workloads(
     type
         Only those of this type: training, inference, notebook or batch.
     state
-        Only those in this state: waiting, starting, running, stopping or ended; all: ended ones
-        too.
+        Only those in this state: waiting, starting, running, evicting, stopping or ended; all:
+        ended ones too.
     """
     wanted = Wanted(namespace=namespace, name=name, queue=queue, type=type, state=state)
     _get("workloads", wanted, where, reading, view)

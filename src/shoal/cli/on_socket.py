@@ -1,5 +1,6 @@
 """A running `shoal up`, asked through its API."""
 
+import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -24,6 +25,7 @@ class SocketPlatform:
 
     def listing(self, kind: str, wanted: Wanted) -> Listing:
         """Rows of a kind."""
+        alert(self._api, self._language)
         if kind == "pods":
             raise CannotError("pods are a cluster's; write get workloads.")
         query = {
@@ -47,6 +49,7 @@ class SocketPlatform:
 
     def top(self) -> Listing:
         """How many devices of each accelerator there are, and which queues hold them."""
+        alert(self._api, self._language)
         devices, _ = asked(lambda: self._api.items("/devices"))
         queues, _ = asked(lambda: self._api.items("/queues"))
         columns = (
@@ -62,6 +65,14 @@ class SocketPlatform:
         """Decide nothing any more."""
         asked(lambda: self._api.post("/release"))
         print(screen_text("released", self._language))
+
+
+def alert(api: Api, language: Language) -> None:
+    """Say beside the answer that evictions are frozen, if they are."""
+    guard = asked(lambda: api.get("/status"))["evictions"]
+    if guard["frozen"]:
+        line = f"{word('alert', language)}: {local(guard['since'])}  {guard['text']}"
+        print(line, file=sys.stderr)
 
 
 def asked(ask: Callable[[], T]) -> T:
@@ -117,6 +128,8 @@ def _columns(kind: str, now: str, language: Language) -> Sequence[Column]:
         return _workload_columns(datetime.fromisoformat(now))
     if kind == "queues":
         return queue_columns(language)
+    if kind == "devices":
+        return _device_columns(language)
     return _COLUMNS[kind]
 
 
@@ -181,9 +194,17 @@ def _cpu(milli: int) -> str:
     return cell(milli / 1000)
 
 
-def _holders(row: Json) -> list[str]:
-    held = (each for leaf in row["leaves"] for each in leaf["held_by"])
-    return list(dict.fromkeys(_by_namespace(each) for each in held))
+def _holders(row: Json, language: Language) -> list[str]:
+    """Who holds a device, or else for whom it is kept."""
+
+    def names(key: str) -> list[str]:
+        found = (each for leaf in row["leaves"] for each in leaf[key])
+        return list(dict.fromkeys(_by_namespace(each) for each in found))
+
+    held, kept = names("held_by"), names("kept_for")
+    if held or not kept:
+        return held
+    return [screen_text("kept-for", language, names=", ".join(kept))]
 
 
 _COLUMNS: Final[dict[str, Sequence[Column]]] = {
@@ -208,15 +229,6 @@ _COLUMNS: Final[dict[str, Sequence[Column]]] = {
         _field("TAINTS", "taints", wide=True),
         Column("LABELS", lambda row: [f"{k}={v}" for k, v in row["labels"].items()], wide=True),
     ),
-    "devices": (
-        _field("NODE", "node"),
-        _field("NAME", "name"),
-        _field("ACCELERATOR", "accelerator"),
-        _field("STATE", "state"),
-        Column("MEMORY", lambda row: f"{row['memory_mib']:,} MiB", right=True),
-        Column("HELD BY", _holders),
-        Column("LEAVES", lambda row: [_leaf(each) for each in row["leaves"]], wide=True),
-    ),
     "pools": (
         _field("NAME", "name"),
         _field("TYPES", "types"),
@@ -235,6 +247,18 @@ _COLUMNS: Final[dict[str, Sequence[Column]]] = {
         _field("LEVELS", "levels", wide=True),
     ),
 }
+
+
+def _device_columns(language: Language) -> Sequence[Column]:
+    return (
+        _field("NODE", "node"),
+        _field("NAME", "name"),
+        _field("ACCELERATOR", "accelerator"),
+        _field("STATE", "state"),
+        Column("MEMORY", lambda row: f"{row['memory_mib']:,} MiB", right=True),
+        Column("HELD BY", lambda row: _holders(row, language)),
+        Column("LEAVES", lambda row: [_leaf(each) for each in row["leaves"]], wide=True),
+    )
 
 
 def _leaf(leaf: Json) -> str:
@@ -259,6 +283,10 @@ def queue_columns(language: Language, *, indent: bool = False) -> Sequence[Colum
             return "0"
         return f"{row['waiting']:,} ({devices_text(row['waiting_devices'], language)})"
 
+    def lost_today(row: Json) -> str:
+        hours = row["lost_device_hours_today"]
+        return screen_text("hours-lost", language, n=cell(hours)) if hours else ""
+
     return (
         Column("QUEUE", name),
         Column("GUARANTEE", granted("guarantee")),
@@ -266,8 +294,10 @@ def queue_columns(language: Language, *, indent: bool = False) -> Sequence[Colum
         Column("BORROWED", granted("borrowed")),
         _field("RUNNING", "running", right=True),
         Column("WAITING", waiting, right=True),
+        Column("KEPT", granted("kept"), wide=True),
         Column("LIMIT", granted("limit"), wide=True),
         _field("WEIGHT", "weight", wide=True, right=True),
+        Column("LOST TODAY", lost_today, wide=True, right=True),
         _field("TYPES", "types", wide=True),
     )
 
@@ -287,8 +317,7 @@ def _shares(devices: Sequence[Json], queues: Sequence[Json]) -> list[Json]:
         parts.sort(key=lambda part: (-part[1], part[0]))
         states = [each["state"] for each in own]
         named = [("all", len(own)), *parts, ("free", states.count("free"))]
-        if "lost" in states:
-            named.append(("lost", states.count("lost")))
+        named += [(state, states.count(state)) for state in ("kept", "lost") if state in states]
         rows += [
             {
                 "accelerator": accelerator,
@@ -307,10 +336,23 @@ def _shares(devices: Sequence[Json], queues: Sequence[Json]) -> list[Json]:
 def explanation_lines(answer: Json, language: Language) -> list[str]:
     """An explanation in words: a heading, then what stands in the way."""
     lines = [_heading(answer, language)]
+    row = answer["workload"]
+    if answer["alert"]:
+        lines.append(_labelled("alert", answer["alert"], language))
+    if row["eviction"]:
+        eviction = row["eviction"]
+        text = f"{local(eviction['at'])}  {eviction['text']}"
+        lines.append(_labelled("evicted", text, language))
     said = [answer["headline"]] if answer["headline"] else []
     said += [each["text"] for each in answer["obstacles"]]
     label = "quota" if answer["over_quota"] else "blocked" if answer["obstacles"] else "place"
     lines += _several(label, said, language)
+    if row["reservation"]:
+        kept = row["reservation"]
+        lines.append(_labelled("kept since", local(kept["since"]), language))
+        if kept["at"]:
+            expected = screen_text("expected", language, time=local(kept["at"]))
+            lines.append(_labelled("expected", expected, language))
     near = [_candidate(each, language) for each in answer["candidates"]]
     lines += _several("nearest", near, language)
     holders = [_holder(each, language) for each in answer["holders"]]
@@ -334,7 +376,8 @@ def _heading(answer: Json, language: Language) -> str:
         screen_text("queue", language, queue=plain(row["queue"])),
     ]
     if row["state"] == "waiting":
-        parts.append(screen_text("waiting-for", language, time=_age(now, row["created_at"])))
+        waiting = _age(now, row["waiting_since"])
+        parts.append(screen_text("waiting-for", language, time=waiting))
         if row["position"]:
             place = ordinal(row["position"], language)
             all_of = row["waiting_in_queue"]
@@ -393,9 +436,15 @@ def _candidate(gap: Json, language: Language) -> str:
 
 
 def _holder(row: Json, language: Language) -> str:
-    since = ""
+    if row["kept"]:
+        return str(row["kept"])
+    since = until = ""
     if row["started_at"] is not None:
         since = screen_text("since", language, time=local(row["started_at"]))
+    if row["evicting"]:
+        until = screen_text("stopping", language)
+    elif row["ends_at"] is not None:
+        until = screen_text("until", language, time=local(row["ends_at"]))
     nodes: list[Any] = row["nodes"]
     shown = ", ".join(nodes[:3]) + (" ..." if len(nodes) > 3 else "")
     return screen_text(
@@ -406,4 +455,5 @@ def _holder(row: Json, language: Language) -> str:
         nodes=shown,
         type=word(row["type"], language),
         since=since,
+        until=until,
     )

@@ -28,6 +28,8 @@ _COLOURS = {
     "waiting": "yellow",
     "starting": "yellow",
     "stopping": "yellow",
+    "evicting": "yellow",
+    "kept": "yellow",
     "cordoned": "yellow",
     "lost": "red",
     "failed": "red",

@@ -2,7 +2,7 @@
 
 from shoal.cli.client import Api
 from shoal.cli.errors import CannotError
-from shoal.cli.on_socket import asked, queue_columns
+from shoal.cli.on_socket import alert, asked, queue_columns
 from shoal.cli.output import DEFAULT_VIEW, Listing, View, show
 from shoal.cli.where import DEFAULT_WHERE, Where, socket_of
 
@@ -23,6 +23,7 @@ def queue(
     api = Api(path, where.language.value)
 
     def look() -> Listing:
+        alert(api, where.language)
         rows, _ = asked(lambda: api.items("/queues"))
         kept = [row for row in rows if name is None or name in row["path"]]
         if not kept:

@@ -7,7 +7,12 @@ from shoal.texts.screens import screen_text
 
 
 def resume(*, where: Where = DEFAULT_WHERE) -> None:
-    """Have Shoal decide again after a release."""
+    """Have Shoal decide again after a release, and evict again after evictions were frozen.
+
+    Who resumed is recorded.
+    """
     path = socket_of(where, "label the namespaces shoal.dev/mode=manage again")
-    asked(lambda: Api(path, where.language.value).post("/resume"))
+    came = asked(lambda: Api(path, where.language.value).post("/resume"))
     print(screen_text("resumed", where.language))
+    if came["evictions_resumed"]:
+        print(screen_text("evictions-resumed", where.language))

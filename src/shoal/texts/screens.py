@@ -81,7 +81,6 @@ _CHINESE: Final[Mapping[str, str]] = {
     "in the way": "占用者",
     "wakes": "重新评估",
     "so far": "经过",
-    "evicted for": "被驱逐",
     "kept since": "预留自",
     "expected": "预计",
     "summary": "结论",
