@@ -182,6 +182,7 @@ def test_running_and_ended_work_is_explained_too(api: Api) -> None:
 
 def test_explaining_leaves_the_replica_as_it_was(api: Api) -> None:
     api.submit(job("llm", 4, 2), job("gang", 4, 3, accelerators="H100"))
+    api.rig.step()
     before = list(api.rig.replica.world.snapshot(0))
     why(api, "gang")
     assert list(api.rig.replica.world.snapshot(0)) == before
