@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from shoal.core import events as ev
-from shoal.core.decisions import Evict
+from shoal.core.decisions import Evict, Freeze
 from shoal.model.queue import EvictionBounds
 from shoal.model.verdict import Reason, Stage
 from shoal.model.workload import Outcome
@@ -213,3 +213,43 @@ def test_what_was_evicted_is_recorded_with_whom_it_was_for() -> None:
     case = _e06(None)
     evicts = [seen.decision for seen in case.seen if isinstance(seen.decision, Evict)]
     assert [(e.for_, e.exact, e.reason) for e in evicts] == [(("a/p",), True, Reason.RECLAIM)]
+
+
+def test_too_many_evictions_freeze_until_a_person_resumes() -> None:
+    case = Case([node("n1", 8), node("n2", 8)], tree(queue("a", 16), queue("b")))
+    case.submit(*(batch(f"b/b{k}") for k in range(16)))
+    case.to(10)
+    case.submit(*(work(f"a/a{k}") for k in range(12)))
+    assert len(case.evictions) == 10
+    freezes = [seen.decision for seen in case.seen if isinstance(seen.decision, Freeze)]
+    assert [(f.count, f.most, f.reason) for f in freezes] == [(11, 10, Reason.TOO_MANY_EVICTIONS)]
+    case.to(20)
+    assert len(case.evictions) == 10
+    case.happen(ev.EvictionsResumed(0, "ada"))
+    assert len(case.evictions) == 12
+    case.run_on()
+
+
+def test_nobody_is_evicted_where_a_fifth_of_the_devices_is_gone() -> None:
+    nodes = [node(f"n{n}", 8) for n in range(5)]
+    case = Case(nodes, tree(queue("a", 16), queue("b")))
+    case.submit(*(batch(f"b/b{k}") for k in range(40)))
+    case.to(10)
+    case.happen(ev.NodeLost(0, "n4"))
+    case.submit(work("a/a1"))
+    assert case.evictions == []
+    assert [s.decision.reason for s in case.seen if isinstance(s.decision, Freeze)] == [
+        Reason.DEVICES_GONE
+    ]
+    case.to(20)
+    case.happen(ev.EvictionsResumed(0, "ada"))
+    assert len(case.evictions) == 1
+
+
+def test_a_few_devices_that_are_gone_freeze_nothing() -> None:
+    case = Case([node(f"n{n}", 8) for n in range(6)], tree(queue("a", 16), queue("b")))
+    case.submit(*(batch(f"b/b{k}") for k in range(48)))
+    case.to(10)
+    case.happen(ev.NodeLost(0, "n5"))
+    case.submit(work("a/a1"))
+    assert len(case.evictions) == 1

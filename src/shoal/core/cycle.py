@@ -13,7 +13,7 @@ from shoal.core.clearing import Clearing, NoRoom, Room
 from shoal.core.decisions import Decision, Evict, Freeze, GiveUp, Reserve, Retract, Start, Wait
 from shoal.core.entry import Entry
 from shoal.core.events import Examined
-from shoal.core.evictions import most_evictions
+from shoal.core.evictions import most_evictions, too_many_gone
 from shoal.core.keeping import backfills, free, in_vain, lay, lift, lost
 from shoal.core.order import Head, Heads
 from shoal.core.policies import Policy
@@ -52,10 +52,11 @@ def cycle(world: World, policy: Policy, now_us: int, seed: int, budget: Budget) 
     world.tenants.clock(now_us)
     world.tenants.speculate()
     try:
-        run.retract_failed_starts()  # 1
-        run.start_where_places_are_kept()  # 2
-        run.start_what_fits()  # 3
-        run.answer_newcomers()  # 4
+        run.look_at_the_fleet()  # 1
+        run.retract_failed_starts()  # 2
+        run.start_where_places_are_kept()  # 3
+        run.start_what_fits()  # 4
+        run.answer_newcomers()  # 5
     finally:
         world.fleet.rollback(start)
         world.tenants.end_speculation()
@@ -94,8 +95,15 @@ class _Run:
         self.examined: list[Examined] = []
         self.complete = True
 
+    def look_at_the_fleet(self) -> None:
+        """1. Evict nobody from here on where too much of the fleet has gone."""
+        evictions = self._world.evictions
+        gone, worked = evictions.gone(self._now_us)
+        if not evictions.frozen and too_many_gone(gone, worked) and self._world.tenants.tree.queues:
+            self._freeze(Reason.DEVICES_GONE, gone, worked)
+
     def retract_failed_starts(self) -> None:
-        """1. Take back starts that did not come true; what they held is free for this cycle."""
+        """2. Take back starts that did not come true; what they held is free for this cycle."""
         world = self._world
         for uid in sorted(world.failed):
             entry = world.entries[uid]
@@ -109,7 +117,7 @@ class _Run:
             self.complete = False
 
     def start_where_places_are_kept(self) -> None:
-        """2. Start workloads whose places are free now; give up places that are kept in vain."""
+        """3. Start workloads whose places are free now; give up places that are kept in vain."""
         world = self._world
         for uid in tuple(world.reserving):
             entry = world.entries[uid]
@@ -149,7 +157,7 @@ class _Run:
         self._given_up[uid] = None
 
     def start_what_fits(self) -> None:
-        """3. Look at groups in the order of their first members, and start what fits.
+        """4. Look at groups in the order of their first members, and start what fits.
 
         These are the groups that are awake, and the sleepers for whom nodes have gained enough
         room, or whose time has come. A group that starts one member is looked at again in the place
@@ -305,10 +313,9 @@ class _Run:
         self._freeze(Reason.TOO_MANY_EVICTIONS, before + workloads, most)
         return False
 
-    def _freeze(self, reason: Reason, evictions: int, most: int) -> None:
+    def _freeze(self, reason: Reason, count: int, most: int) -> None:
         self._frozen = True
-        key = f"freeze/{self._now_us}"
-        self.decisions.append(Freeze(key, evictions, most, reason))
+        self.decisions.append(Freeze(f"freeze/{self._now_us}", count, most, reason))
 
     def _evict(self, victim: Victim, asker: Entry, *, exact: bool) -> None:
         """End pods to make room."""
@@ -397,7 +404,7 @@ class _Run:
         return min((at_us for at_us in times_us if at_us is not None), default=None)
 
     def answer_newcomers(self) -> None:
-        """4. Tell those who joined a sleeping group that was not looked at what it was told."""
+        """5. Tell those who joined a sleeping group that was not looked at what it was told."""
         for group in sorted(self._world.waiting.unanswered, key=lambda group: group.members[0]):
             if group.asleep and group.verdict is not None:
                 self._answer(group, group.verdict)

@@ -90,10 +90,14 @@ class Evict:
 
 @dataclass(frozen=True, slots=True)
 class Freeze:
-    """Evict nobody until a person resumes: the world looks wrong."""
+    """Evict nobody until a person resumes: the world looks wrong.
+
+    So many evictions within minutes (`count`) are more than `most`; or, by the reason, so many
+    devices are gone of the `most` that worked.
+    """
 
     key: str
-    evictions: int
+    count: int
     most: int
     reason: Reason
 

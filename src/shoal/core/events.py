@@ -276,7 +276,8 @@ class WorkloadRestored:
 class EvictionsRestored:
     """What is remembered of evictions, from a snapshot or from where it was kept.
 
-    `recent_us`: when pods were evicted of late. `lost`: queue, when, and device microseconds lost
+    `recent_us`: when workloads were evicted of late. `working`: how many devices worked, from when
+    on. `lost`: queue, when, and device microseconds lost
     by its work, for preemptions of the last day.
     """
 
@@ -284,6 +285,7 @@ class EvictionsRestored:
     frozen: bool
     recent_us: tuple[int, ...]
     lost: tuple[tuple[str, int, int], ...]
+    working: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,8 @@ class Evictions:
         self.frozen = False
         self.recent_us: deque[int] = deque()
         """When workloads were evicted, within the window, since a person resumed."""
+        self.working: deque[tuple[int, int]] = deque()
+        """How many devices worked, from when on, within the window or since a person resumed."""
         self.lost: dict[str, deque[tuple[int, int]]] = {}
         """By queue: when, and how many device microseconds its work lost by preemption."""
         self.budgets: dict[str, tuple[int, frozenset[str]]] = {}
@@ -75,6 +77,23 @@ class Evictions:
         """Return how many workloads were evicted within the window."""
         return sum(1 for at_us in self.recent_us if at_us > now_us - WINDOW_US)
 
+    def works(self, at_us: int, devices: int) -> None:
+        """Note how many devices work from now on."""
+        if not self.working or self.working[-1][1] != devices:
+            self.working.append((at_us, devices))
+        while len(self.working) > 1 and self.working[1][0] <= at_us - WINDOW_US:
+            self.working.popleft()
+
+    def gone(self, now_us: int) -> tuple[int, int]:
+        """Return how many devices are gone that worked within the window, and how many worked."""
+        within = [
+            devices
+            for number, (_, devices) in enumerate(self.working)
+            if number + 1 == len(self.working) or self.working[number + 1][0] > now_us - WINDOW_US
+        ]
+        most = max(within, default=0)
+        return most - (within[-1] if within else 0), most
+
     def preempted(self, queue: str, at_us: int, lost_device_us: int) -> None:
         """Note what the work of a queue has lost by a preemption."""
         lost = self.lost.setdefault(queue, deque())
@@ -87,15 +106,22 @@ class Evictions:
         return sum(lost for at_us, lost in self.lost.get(queue, ()) if at_us > now_us - DAY_US)
 
     def resume(self) -> None:
-        """Let evictions go on, and count them anew."""
+        """Let evictions go on, and count them, and the devices that are gone, anew."""
         self.frozen = False
         self.recent_us.clear()
+        while len(self.working) > 1:
+            self.working.popleft()
 
     def all_lost(self) -> Iterator[tuple[str, int, int]]:
         """Yield queue, time and device microseconds of every loss that is remembered."""
         for queue, losses in sorted(self.lost.items()):
             for at_us, lost in losses:
                 yield queue, at_us, lost
+
+
+def too_many_gone(gone: int, worked: int) -> bool:
+    """Return whether so many devices are gone that the world is not to be trusted."""
+    return gone > 0 and gone * MOST_GONE_PART >= worked
 
 
 def most_evictions(running: int) -> int:

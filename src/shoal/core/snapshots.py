@@ -53,8 +53,16 @@ def snapshot(world: "World", at_us: int) -> Iterator[ev.Event]:
         yield ev.DisruptionBudgetSet(at_us, name, allowed, tuple(sorted(covered)))
     evictions = world.evictions
     yield ev.EvictionsRestored(
-        at_us, evictions.frozen, tuple(evictions.recent_us), tuple(evictions.all_lost())
+        at_us,
+        evictions.frozen,
+        tuple(evictions.recent_us),
+        tuple(evictions.all_lost()),
+        tuple(evictions.working),
     )
+    yield from _waiting(world, at_us)
+
+
+def _waiting(world: "World", at_us: int) -> Iterator[ev.Event]:
     waiting = world.waiting
     for group in sorted(waiting.groups.values(), key=lambda g: g.members[0]):
         yield ev.GroupRestored(
@@ -68,7 +76,7 @@ def snapshot(world: "World", at_us: int) -> Iterator[ev.Event]:
             hungry=group.hungry,
             again_us=group.again_us,
         )
-    yield ev.RoomRestored(at_us, tuple(sorted(fleet.names[row] for row in waiting.fresh)))
+    yield ev.RoomRestored(at_us, tuple(sorted(world.fleet.names[row] for row in waiting.fresh)))
 
 
 Restored = (
@@ -154,5 +162,8 @@ def _restore_evictions(world: "World", event: ev.EvictionsRestored) -> None:
     evictions = world.evictions
     evictions.frozen = event.frozen
     evictions.recent_us.extend(event.recent_us)
+    if event.working:
+        evictions.working.clear()
+        evictions.working.extend(event.working)
     for queue, at_us, lost_device_us in event.lost:
         evictions.preempted(queue, at_us, lost_device_us)

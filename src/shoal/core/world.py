@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from shoal.core import events as ev
-from shoal.core import grouping, snapshots, transitions
+from shoal.core import grouping, nodes, snapshots, transitions
 from shoal.core.board import Board
 from shoal.core.demand import Demand, Prices
 from shoal.core.eligibility import StaticMasks
@@ -24,7 +24,6 @@ from shoal.core.tenants import Charge, Tenants, charges_of
 from shoal.core.transitions import InvalidTransitionError
 from shoal.core.waiting import Group, Waiting
 from shoal.model.fractions import UNIT
-from shoal.model.node import Node
 from shoal.model.queue import QueueTree
 from shoal.model.request import Request
 from shoal.model.workload import Placement, Workload
@@ -62,7 +61,7 @@ class World:
         self.masks = StaticMasks(self.fleet)
         self._boards: dict[tuple[Policy, int], Board] = {}
 
-    def apply(  # noqa: C901, PLR0912, PLR0915 - a table, a line an event
+    def apply(  # noqa: C901, PLR0912 - a table, a line an event
         self, event: ev.Event
     ) -> None:
         """Take in what happened. Events about things that are unknown or gone change nothing."""
@@ -86,18 +85,18 @@ class World:
                 self._adopted(event)
             case ev.StartFailed():
                 self._start_failed(event)
-            case ev.NodeSeen():
-                self._node_seen(event.node)
-            case ev.NodeLost():
-                self._node_lost(event.name)
-            case ev.NodeCordoned():
-                self._node_cordoned(event)
-            case ev.DeviceLost():
-                self._device_lost(event)
-            case ev.DeviceReturned():
-                self._device_returned(event)
+            case (
+                ev.NodeSeen()
+                | ev.NodeLost()
+                | ev.NodeCordoned()
+                | ev.DeviceLost()
+                | ev.DeviceReturned()
+            ):
+                nodes.changed(self, event)
+                working = int(self.fleet.device_count[: self.fleet.size].sum())
+                self.evictions.works(event.at_us, working)
             case ev.MaskSet():
-                self._mask_set(event)
+                nodes.mask_set(self, event)
             case ev.QueuesSet():
                 self._queues_set(event.queues)
             case ev.PricesSet():
@@ -181,78 +180,6 @@ class World:
     def shapes_of(self, workload: Workload) -> tuple[Shape, ...]:
         """Return the shapes of a workload's pod sets, in order."""
         return tuple(self._shapes.of(pod_set.request) for pod_set in workload.pod_sets)
-
-    # Nodes ------------------------------------------------------------------------------------
-
-    def _node_seen(self, node: Node) -> None:
-        row = self.fleet.row_of.get(node.name)
-        if row is not None and self.fleet.nodes[row] == node:
-            return
-        accelerators = self.fleet.accelerators()
-        row = self.fleet.see(node)
-        self._charge_anew(node.name)
-        self._forget_refusals(node.name)
-        self.waiting.room_on(self.fleet, row)
-        if self.tenants.tree.queues and self.fleet.accelerators() != accelerators:
-            # Whoever has used up what it may have of the others may have these.
-            self.waiting.wake_all()
-
-    def _charge_anew(self, node: str) -> None:
-        """Charge what is held on a node by its devices as they are now."""
-        if not self.tenants.tree.queues or not self.fleet.holds_something(node):
-            return
-        for entry in self.entries.values():
-            for pod, placement in entry.held.items():
-                if placement.node == node:
-                    rests = entry.rests(pod)
-                    if not rests:
-                        self.charge(entry, pod, entry.charges[pod], -1)
-                    entry.charges[pod] = charges_of(self.fleet, entry.request_of(pod), placement)
-                    if not rests:
-                        self.charge(entry, pod, entry.charges[pod], 1)
-                    self.quota_on(entry)
-
-    def _node_lost(self, name: str) -> None:
-        row = self.fleet.lose(name)
-        if row is not None:
-            self.waiting.fresh.pop(row, None)
-        self._forget_refusals(name)
-
-    def _node_cordoned(self, event: ev.NodeCordoned) -> None:
-        row = self.fleet.row_of.get(event.name)
-        node = self.fleet.nodes[row] if row is not None else None
-        if node is not None:
-            self._node_seen(replace(node, cordoned=event.cordoned))
-
-    def _device_lost(self, event: ev.DeviceLost) -> None:
-        lost = self.fleet.lost_devices.get(event.node, frozenset())
-        self.fleet.set_lost_devices(event.node, lost | {event.device})
-
-    def _device_returned(self, event: ev.DeviceReturned) -> None:
-        lost = self.fleet.lost_devices.get(event.node, frozenset())
-        if event.device in lost:
-            row = self.fleet.set_lost_devices(event.node, lost - {event.device})
-            self._forget_refusals(event.node)
-            if row is not None:
-                self.waiting.room_on(self.fleet, row)
-
-    def _mask_set(self, event: ev.MaskSet) -> None:
-        self.fleet.set_mask(event.mask, frozenset(event.nodes))
-        for group in self.waiting.groups.values():
-            if any(shape.request.mask == event.mask for shape in group.shapes):
-                self.waiting.wake(group)
-
-    def _forget_refusals(self, node: str) -> None:
-        for uid in sorted(self.refused_on.pop(node, ())):
-            entry = self.entries.get(uid)
-            if entry is None:
-                continue
-            waits = entry.group is not None
-            if waits:
-                self.wait_no_more(entry)
-            entry.refused -= {node}
-            if waits:
-                self.wait(entry)
 
     # Workloads --------------------------------------------------------------------------------
 
