@@ -165,7 +165,7 @@ def _nodes(look: Look, placements: tuple[Placement, ...]) -> str:
 
 def freeze_text(look: Look, decision: Freeze) -> str:
     """A decision to freeze evictions as sentences."""
-    return frozen_text(decision.reason, decision.evictions, decision.most, look.language)
+    return frozen_text(decision.reason, decision.count, decision.most, look.language)
 
 
 def alert_text(look: Look) -> str:

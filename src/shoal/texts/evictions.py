@@ -66,11 +66,11 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
         ),
         "kept-for": "{devices} free on {nodes}, kept for {name}, which waits for more",
         "frozen-too-many-evictions": (
-            "Evictions are frozen: {evictions:,} workloads would be evicted within 5 minutes, and"
+            "Evictions are frozen: {count:,} workloads would be evicted within 5 minutes, and"
             " at most {most:,} may be. If that is as it should be, shoal resume lets them go on."
         ),
         "frozen-devices-gone": (
-            "Evictions are frozen: {evictions:,} devices are gone, and at most {most:,} may be. If"
+            "Evictions are frozen: {count:,} of {most:,} devices are gone. If"
             " that is as it should be, shoal resume lets them go on."
         ),
         "not-while-frozen": "Nobody is evicted for it while evictions are frozen.",
@@ -126,11 +126,11 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
         "kept-for-preemption": "{nodes} 上空闲{devices}，为队列 {queue} 中优先级更高的 {name} 预留",
         "kept-for": "{nodes} 上空闲{devices}，为 {name} 预留，它还在等待更多设备",
         "frozen-too-many-evictions": (
-            "驱逐已冻结：5 分钟内将驱逐 {evictions:,} 个任务，最多允许 {most:,} 个。"
+            "驱逐已冻结：5 分钟内将驱逐 {count:,} 个任务，最多允许 {most:,} 个。"
             "如确认无误，执行 shoal resume 恢复驱逐。"
         ),
         "frozen-devices-gone": (
-            "驱逐已冻结：{evictions:,} 张设备已消失，最多允许 {most:,} 张。"
+            "驱逐已冻结：{most:,} 张设备中有 {count:,} 张已消失。"
             "如确认无误，执行 shoal resume 恢复驱逐。"
         ),
         "not-while-frozen": "驱逐冻结期间不会为其驱逐任何任务。",
@@ -282,10 +282,10 @@ def kept_for_text(
 
 
 def frozen_text(
-    reason: Reason, evictions: int, most: int, language: Language = Language.ENGLISH
+    reason: Reason, count: int, most: int, language: Language = Language.ENGLISH
 ) -> str:
     """Return why evictions are frozen, and how a person lets them go on."""
-    return _SENTENCES[language][f"frozen-{reason.value}"].format(evictions=evictions, most=most)
+    return _SENTENCES[language][f"frozen-{reason.value}"].format(count=count, most=most)
 
 
 def not_while_frozen_text(language: Language = Language.ENGLISH) -> str:
