@@ -11,10 +11,9 @@ from shoal.core.board import Board
 from shoal.core.budget import Budget
 from shoal.core.entry import Entry
 from shoal.core.placement import NoPlace
-from shoal.core.quota import place_and_charge
+from shoal.core.quota import Broken, place_and_charge
 from shoal.core.shape import Shape
 from shoal.core.world import World
-from shoal.model.verdict import OverQuota
 from shoal.model.workload import Placement
 
 ENDS_LOOKED_AT = 512
@@ -109,7 +108,7 @@ def _without(
                 if not other.rests(pod):
                     world.charge(other, pod, other.charges[pod], -1)
         found = place_and_charge(world, board, entry, shapes, budget)
-        return None if isinstance(found, NoPlace | OverQuota) else found
+        return None if isinstance(found, NoPlace | Broken) else found
     finally:
         tenants.undo(charged)
         fleet.rollback(checkpoint)

@@ -15,14 +15,14 @@ from shoal.core.eligibility import fits_on
 from shoal.core.entry import Entry
 from shoal.core.placement import NoPlace
 from shoal.core.precedence import priority_of
-from shoal.core.quota import place_and_charge, wants, without
+from shoal.core.quota import Broken, place_and_charge, without
 from shoal.core.rights import borrowing_queues, borrows, has_right, within
+from shoal.core.ruled_out import wants
 from shoal.core.shape import Shape
 from shoal.core.victims import HOUR_US, Cost, Victim, protection, total, victims_of
 from shoal.core.waiting import Group
 from shoal.core.world import World
 from shoal.model.fractions import UNIT
-from shoal.model.verdict import OverQuota
 from shoal.model.workload import Placement
 
 STEPS_ON_NODE = 400
@@ -344,7 +344,7 @@ class Clearing:
                     fleet.give_back(victim.entry.request_of(pod), held)
                     world.charge(victim.entry, pod, victim.entry.charges[pod], -1)
             found = place_and_charge(world, self._board, asker, shapes, self._budget)
-            if isinstance(found, NoPlace | OverQuota):
+            if isinstance(found, NoPlace | Broken):
                 return None
             names = _accelerators(world, found)
             queues = dict.fromkeys(victim.entry.workload.queue for victim in victims)

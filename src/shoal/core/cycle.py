@@ -4,11 +4,13 @@ It reads as a narrative of numbered phases. It speculates on the fleet's journal
 its start, so the world is the same before and after; the decisions become state as events.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from shoal.core.ahead import nearest_to_free, when_it_fits
 from shoal.core.board import Board
 from shoal.core.budget import Budget
+from shoal.core.charges import charges_of
 from shoal.core.clearing import Clearing, NoRoom, Room
 from shoal.core.decisions import Decision, Evict, Freeze, GiveUp, Reserve, Retract, Start, Wait
 from shoal.core.entry import Entry
@@ -19,7 +21,6 @@ from shoal.core.order import Head, Heads
 from shoal.core.policies import Policy
 from shoal.core.quota import Refusal, start_within_quota
 from shoal.core.reservation import Reservation
-from shoal.core.tenants import charges_of
 from shoal.core.victims import Victim, lost_device_us
 from shoal.core.waiting import Group
 from shoal.core.world import World
@@ -50,7 +51,8 @@ def cycle(world: World, policy: Policy, now_us: int, seed: int, budget: Budget) 
     run = _Run(world, world.board(policy, seed), now_us, budget)
     start = world.fleet.journal.checkpoint()
     world.tenants.clock(now_us)
-    world.tenants.speculate()
+    if world.tenants.speculate():
+        run.look_at(world.waiting.blocked())
     try:
         run.look_at_the_fleet()  # 1
         run.retract_failed_starts()  # 2
@@ -101,6 +103,10 @@ class _Run:
         gone, worked = evictions.gone(self._now_us)
         if not evictions.frozen and too_many_gone(gone, worked) and self._world.tenants.tree.queues:
             self._freeze(Reason.DEVICES_GONE, gone, worked)
+
+    def look_at(self, groups: Iterable[Group]) -> None:
+        """Look at these in this cycle, although nothing has woken them."""
+        self._due |= dict.fromkeys(groups)
 
     def retract_failed_starts(self) -> None:
         """2. Take back starts that did not come true; what they held is free for this cycle."""
@@ -276,7 +282,9 @@ class _Run:
         """Evict others for a workload, if it has a right to that, and keep their places for it."""
         world = self._world
         over = found.verdict.over_quota
-        if over is not None and over.reason is not Reason.LIMIT:
+        if found.verdict.never:
+            return NoRoom(hungry=False)
+        if over is not None and over.reason not in (Reason.LIMIT, Reason.LEND_LIMIT):
             return NoRoom(hungry=False)
         room = self._clearing.find(entry, group)
         if isinstance(room, NoRoom):
@@ -361,7 +369,8 @@ class _Run:
                 min(times_us, default=None),
             )
         )
-        if group.verdict is None or group.verdict.cause != found.verdict.cause:
+        before, now = group.verdict, found.verdict
+        if before is None or (before.cause, before.never) != (now.cause, now.never):
             self._tell(uids, found.verdict)
         else:
             self._answer(group, found.verdict)
@@ -401,6 +410,7 @@ class _Run:
             for group in self._world.waiting.timed()
             if looked_at.isdisjoint(uid for _, _, uid in group.members)
         ]
+        times_us.append(self._world.tenants.shrink_next_us())
         return min((at_us for at_us in times_us if at_us is not None), default=None)
 
     def answer_newcomers(self) -> None:

@@ -2,9 +2,9 @@
 
 from enum import Enum
 
+from shoal.core.charges import Charge
 from shoal.core.precedence import Order
 from shoal.core.reservation import Reservation
-from shoal.core.tenants import Charge
 from shoal.core.waiting import Group
 from shoal.model.request import Request
 from shoal.model.workload import Placement, Workload

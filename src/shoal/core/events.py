@@ -5,10 +5,10 @@ Late and repeated events are ordinary: one about something that is gone changes 
 
 from dataclasses import dataclass
 
+from shoal.core.charges import Charge
 from shoal.core.decisions import Decision
 from shoal.core.demand import Learned, Prices
 from shoal.core.reservation import Reservation
-from shoal.core.tenants import Charge
 from shoal.model.node import Node
 from shoal.model.queue import QueueTree
 from shoal.model.verdict import Verdict
@@ -320,6 +320,19 @@ class DemandRestored:
 
 
 @dataclass(frozen=True, slots=True)
+class GuaranteesRestored:
+    """What guarantees are worth, from a snapshot.
+
+    `vanished`: node, device, accelerator, and since when the device is missed. `shrunk`: queue,
+    accelerators, and the units that are left of a guarantee that is worth less than is written.
+    """
+
+    at_us: int
+    vanished: tuple[tuple[str, str, str, int], ...]
+    shrunk: tuple[tuple[str, str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class UsageRestored:
     """What queues have used of late, from a snapshot or from where it was kept.
 
@@ -361,4 +374,5 @@ Event = (
     | RoomRestored
     | DemandRestored
     | UsageRestored
+    | GuaranteesRestored
 )

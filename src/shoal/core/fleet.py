@@ -8,12 +8,14 @@ Names at the door, rows inside: rows and columns are an accident of the order of
 decision may depend on them; ties are broken by keyed ranks and by the order of leaves on a node.
 """
 
+from collections import Counter
+
 import numpy as np
 
 from shoal.core.changes import ChangeLog
 from shoal.core.journal import Checkpoint, IntArray, Journal
 from shoal.core.labels import Labels
-from shoal.model.node import Leaf, Node, Taint
+from shoal.model.node import Leaf, Node, Taint, memory_of
 from shoal.model.request import DeviceRequest, Request
 from shoal.model.workload import Placement
 
@@ -58,6 +60,9 @@ class Fleet:
         """Rows that have a device of several leaves."""
         self.devices_by_id: dict[int, int] = {}
         """Devices by the number of their accelerator, those out of order included."""
+        self._working_by_id: dict[int, int] = {}
+        self._memory: dict[str, Counter[int]] = {}
+        """Devices by accelerator and memory."""
         self.masks: dict[str, frozenset[str]] = {}
         self.taint_sets: dict[tuple[Taint, ...], int] = {(): 0}
         """Every combination of taints seen, by the number that `taint_set` has for it."""
@@ -140,6 +145,8 @@ class Fleet:
         self.pods_free[row] += node.pods - (old.pods if old else 0)
         if old is None or old.devices != node.devices:
             self._fit_leaves(row, node)
+            self._count_memory(old, -1)
+            self._count_memory(node, 1)
         self.labels.set_row(row, node.labels)
         self._static_change(row)
         return row
@@ -151,6 +158,7 @@ class Fleet:
         if row is None or node is None:
             return None
         self.nodes[row] = None
+        self._count_memory(node, -1)
         self.present[row] = 0
         self.cordoned[row] = 0
         self.taint_set[row] = 0
@@ -202,6 +210,14 @@ class Fleet:
     def devices_of(self, accelerator: str) -> int:
         """Return how many devices of an accelerator there are, those out of order included."""
         return self.devices_by_id.get(self.accelerator_ids.get(accelerator, 0), 0)
+
+    def largest_mib(self, accelerator: str) -> int:
+        """Return the memory of the largest device of an accelerator; 0 where there is none."""
+        return max(self._memory.get(accelerator, ()), default=0)
+
+    def working_of(self, accelerator: str) -> int:
+        """Return how many devices of an accelerator are in working order."""
+        return self._working_by_id.get(self.accelerator_ids.get(accelerator, 0), 0)
 
     # Holding ----------------------------------------------------------------------------------
 
@@ -401,8 +417,16 @@ class Fleet:
         self.divided_rows += sign * int(
             np.count_nonzero(devices) < np.count_nonzero(self.leaf_device[row])
         )
-        for accelerator in accelerators[first[devices > 0]].tolist():
-            self.devices_by_id[accelerator] = self.devices_by_id.get(accelerator, 0) + sign
+        works = self.leaf_tenants[row, first] > 0
+        for counts, which in ((self.devices_by_id, devices > 0), (self._working_by_id, works)):
+            for accelerator in accelerators[first[which]].tolist():
+                counts[accelerator] = counts.get(accelerator, 0) + sign
+
+    def _count_memory(self, node: Node | None, sign: int) -> None:
+        for device in node.devices if node else ():
+            sizes = self._memory.setdefault(device.accelerator, Counter())
+            sizes[memory_of(device.leaves)] += sign
+            self._memory[device.accelerator] = +sizes
 
     def _static_change(self, row: int) -> None:
         self.static_changes.add(row)

@@ -25,7 +25,8 @@ def key_of(world: "World", entry: Entry) -> GroupKey:
         for shape, pod_set in zip(world.shapes_of(workload), workload.pod_sets, strict=True)
     )
     user = workload.user if workload.queue in world.tenants.users else ""
-    return workload.queue, shapes, entry.refused, user
+    kind = (workload.type, world.returnable(workload))
+    return workload.queue, shapes, entry.refused, user, kind
 
 
 def regroup(world: "World", entries: Iterable[Entry]) -> None:

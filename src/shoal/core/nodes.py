@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shoal.core import events as ev
-from shoal.core.tenants import charges_of
+from shoal.core.charges import charges_of
 from shoal.model.node import Node
 
 if TYPE_CHECKING:
@@ -33,10 +33,14 @@ def _node_seen(world: "World", node: Node) -> None:
     if row is not None and world.fleet.nodes[row] == node:
         return
     accelerators = world.fleet.accelerators()
+    old = None if row is None else world.fleet.nodes[row]
     row = world.fleet.see(node)
+    world.tenants.node_changed(old, node)
     _charge_anew(world, node.name)
     forget_refusals(world, node.name)
     world.waiting.room_on(world.fleet, row)
+    if old is None or old.devices != node.devices:
+        world.waiting.wake_blocked()
     if world.tenants.tree.queues and world.fleet.accelerators() != accelerators:
         # Whoever has used up what it may have of the others may have these.
         world.waiting.wake_all()
@@ -60,6 +64,7 @@ def _charge_anew(world: "World", node: str) -> None:
 
 def _node_lost(world: "World", name: str) -> None:
     row = world.fleet.lose(name)
+    world.tenants.node_gone(name)
     if row is not None:
         world.waiting.fresh.pop(row, None)
     forget_refusals(world, name)
@@ -74,7 +79,10 @@ def _node_cordoned(world: "World", event: ev.NodeCordoned) -> None:
 
 def _device_lost(world: "World", event: ev.DeviceLost) -> None:
     lost = world.fleet.lost_devices.get(event.node, frozenset())
-    world.fleet.set_lost_devices(event.node, lost | {event.device})
+    row = world.fleet.set_lost_devices(event.node, lost | {event.device})
+    node = None if row is None else world.fleet.nodes[row]
+    if node is not None:
+        world.tenants.node_changed(node, node)
 
 
 def _device_returned(world: "World", event: ev.DeviceReturned) -> None:
@@ -82,8 +90,11 @@ def _device_returned(world: "World", event: ev.DeviceReturned) -> None:
     if event.device in lost:
         row = world.fleet.set_lost_devices(event.node, lost - {event.device})
         forget_refusals(world, event.node)
-        if row is not None:
+        node = None if row is None else world.fleet.nodes[row]
+        if row is not None and node is not None:
+            world.tenants.node_changed(node, node)
             world.waiting.room_on(world.fleet, row)
+            world.waiting.wake_blocked()
 
 
 def mask_set(world: "World", event: ev.MaskSet) -> None:

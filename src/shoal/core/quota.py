@@ -10,15 +10,17 @@ from dataclasses import dataclass, replace
 
 from shoal.core.board import Board
 from shoal.core.budget import Budget
+from shoal.core.charges import charges_of, least_units
 from shoal.core.placement import NoPlace, place
+from shoal.core.ruled_out import ruled_out, wants
 from shoal.core.shape import Shape
-from shoal.core.tenants import Tenants, charges_of
+from shoal.core.tenants import Tenants
 from shoal.core.world import Entry, World
-from shoal.model.fractions import UNIT, fraction_up
-from shoal.model.node import WHOLE_COMPUTE_MILLI
-from shoal.model.request import DeviceRequest
 from shoal.model.verdict import OverQuota, Reason, Stage, Verdict, Wake
 from shoal.model.workload import Placement
+
+TREE_WIDE = frozenset({Reason.GUARANTEE, Reason.LEND_LIMIT})
+"""Rules that may hold again when anything ends anywhere in the tree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,14 @@ class Refusal:
     blocked_at: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """The rule that a placement breaks, and the accelerators to do without to keep it."""
+
+    over: OverQuota
+    accelerators: tuple[str, ...]
+
+
 def start_within_quota(
     world: World, board: Board, entry: Entry, wanted: tuple[Shape, ...], budget: Budget
 ) -> tuple[Placement, ...] | Refusal:
@@ -38,8 +48,9 @@ def start_within_quota(
     queue = entry.workload.queue
     barred: dict[str, OverQuota] = {}
     if tenants.tree.queues:
-        if queue not in tenants.takes_work:
-            return _over(tenants, entry, OverQuota(Reason.NO_QUEUE, queue))
+        over = ruled_out(world, entry, wanted)
+        if over is not None:
+            return _ruled_out(entry, over)
         barred = _barred(world, queue, wanted)
     while True:
         shapes = tuple(without(world, shape, barred) for shape in wanted)
@@ -47,9 +58,8 @@ def start_within_quota(
         if len(left) < len(shapes):
             return _over(tenants, entry, barred[min(barred)])
         found = place_and_charge(world, board, entry, left, budget)
-        if isinstance(found, OverQuota):
-            for accelerator in found.accelerators.split("|"):
-                barred[accelerator] = found
+        if isinstance(found, Broken):
+            barred |= dict.fromkeys(found.accelerators, found.over)
             continue
         if isinstance(found, NoPlace):
             blocked_at = _blocked_at(tenants, queue, barred.values())
@@ -61,8 +71,9 @@ def _barred(world: World, queue: str, shapes: tuple[Shape, ...]) -> dict[str, Ov
     """Return the accelerators of which not even the smallest pod could have its part."""
     barred = {}
     for accelerator in world.fleet.accelerators():
+        largest_mib = world.fleet.largest_mib(accelerator)
         least = [
-            _least_units(shape.request.devices)
+            least_units(shape.request.devices, largest_mib)
             for shape in shapes
             if wants(shape.request.devices, accelerator)
         ]
@@ -88,7 +99,7 @@ def without(world: World, shape: Shape, barred: Collection[str]) -> Shape | None
 
 def place_and_charge(
     world: World, board: Board, entry: Entry, shapes: tuple[Shape, ...], budget: Budget
-) -> tuple[Placement, ...] | NoPlace | OverQuota:
+) -> tuple[Placement, ...] | NoPlace | Broken:
     """Place and charge every pod of a workload, or none where that breaks a rule of its queues.
 
     `shapes` are those of its pod sets; world and tenants must be speculating. Where a rule leaves
@@ -96,7 +107,7 @@ def place_and_charge(
     """
     found = _place_and_charge(world, board, entry, shapes, budget, needed_only=False)
     elastic = any(pod_set.needed < pod_set.count for pod_set in entry.workload.pod_sets)
-    if isinstance(found, OverQuota) and elastic:
+    if isinstance(found, Broken) and elastic:
         return _place_and_charge(world, board, entry, shapes, budget, needed_only=True)
     return found
 
@@ -109,11 +120,11 @@ def _place_and_charge(
     budget: Budget,
     *,
     needed_only: bool,
-) -> tuple[Placement, ...] | NoPlace | OverQuota:
+) -> tuple[Placement, ...] | NoPlace | Broken:
     fleet, tenants, workload = world.fleet, world.tenants, entry.workload
     checkpoint, charged = fleet.journal.checkpoint(), tenants.speculated
     found = place(fleet, board, workload, shapes, entry.refused, budget, needed_only=needed_only)
-    over: OverQuota | None = None
+    broken: Broken | None = None
     if not isinstance(found, NoPlace) and tenants.tree.queues:
         asked: Counter[str] = Counter()
         for placement in found:
@@ -122,12 +133,13 @@ def _place_and_charge(
                 asked[charge.accelerator] += charge.units
             world.charge(entry, placement.pod, charges, 1)
         over = tenants.over_quota(workload.queue, asked, returnable=world.returnable(workload))
-    if over is None:
+        broken = None if over is None else Broken(over, tenants.dearest(over, asked))
+    if broken is None:
         fleet.journal.keep()
         return found
     tenants.undo(charged)
     fleet.rollback(checkpoint)
-    return over
+    return broken
 
 
 def _blocked_at(tenants: Tenants, queue: str, broken: Iterable[OverQuota]) -> str:
@@ -137,29 +149,19 @@ def _blocked_at(tenants: Tenants, queue: str, broken: Iterable[OverQuota]) -> st
     """
     path = tenants.path(queue)
     heights = [
-        len(path) - 1 if over.reason is Reason.GUARANTEE else path.index(over.queue)
-        for over in broken
+        len(path) - 1 if over.reason in TREE_WIDE else path.index(over.queue) for over in broken
     ]
     return path[max(heights)] if heights else ""
 
 
+def _ruled_out(entry: Entry, over: OverQuota) -> Refusal:
+    """Refuse a workload that no room would help, only other queues."""
+    pods = sum(pod_set.needed for pod_set in entry.workload.pod_sets)
+    never = over.reason not in (Reason.NO_QUEUE, Reason.CLOSING)
+    return Refusal(Verdict(Stage.QUOTA, (), 0, pods, (Wake.QUEUES,), over, never), None)
+
+
 def _over(tenants: Tenants, entry: Entry, over: OverQuota) -> Refusal:
     pods = sum(pod_set.needed for pod_set in entry.workload.pod_sets)
-    unknown = over.reason is Reason.NO_QUEUE
-    wake = Wake.QUEUES if unknown else Wake.QUOTA
-    verdict = Verdict(Stage.QUOTA, (), 0, pods, (wake,), over)
-    blocked_at = "" if unknown else _blocked_at(tenants, entry.workload.queue, (over,))
-    return Refusal(verdict, None, blocked_at)
-
-
-def wants(devices: DeviceRequest, accelerator: str) -> bool:
-    """Return whether an accelerator would do."""
-    return devices.count > 0 and (not devices.accelerators or accelerator in devices.accelerators)
-
-
-def _least_units(devices: DeviceRequest) -> int:
-    """Return what a pod is charged at least, on any accelerator."""
-    if devices.whole:
-        return devices.count * UNIT
-    compute = min(devices.compute_milli, WHOLE_COMPUTE_MILLI)
-    return devices.count * fraction_up(compute, WHOLE_COMPUTE_MILLI)
+    verdict = Verdict(Stage.QUOTA, (), 0, pods, (Wake.QUOTA,), over)
+    return Refusal(verdict, None, _blocked_at(tenants, entry.workload.queue, (over,)))

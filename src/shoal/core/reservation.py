@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from shoal.core.tenants import Charge
+from shoal.core.charges import Charge
 from shoal.model.verdict import Reason
 from shoal.model.workload import Placement
 

@@ -46,6 +46,9 @@ def snapshot(world: "World", at_us: int) -> Iterator[ev.Event]:
             reserved=entry.reserved,
             served_device_us=entry.served_device_us,
         )
+    vanished, shrunk = world.tenants.remembered()
+    if vanished or shrunk:
+        yield ev.GuaranteesRestored(at_us, vanished, shrunk)
     if world.tenants.past is not None:
         world.tenants.clock(at_us)
         yield ev.UsageRestored(at_us, world.tenants.now_us, world.tenants.past_written())
@@ -86,6 +89,7 @@ Restored = (
     | ev.RoomRestored
     | ev.DemandRestored
     | ev.UsageRestored
+    | ev.GuaranteesRestored
 )
 
 
@@ -103,6 +107,8 @@ def restore(world: "World", event: Restored) -> None:
             world.waiting.fresh = {row: None for row in rows if row is not None}
         case ev.DemandRestored():
             world.demand.restore(event.learned)
+        case ev.GuaranteesRestored():
+            world.tenants.remember(event.vanished, event.shrunk)
         case ev.UsageRestored():
             world.tenants.restore_past(event.used, event.as_of_us)
         case _:

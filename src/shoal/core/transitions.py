@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, assert_never
 
+from shoal.core.charges import charges_of
 from shoal.core.decisions import (
     Decision,
     Evict,
@@ -15,7 +16,6 @@ from shoal.core.decisions import (
 from shoal.core.entry import Entry, State
 from shoal.core.evictions import DAY_US
 from shoal.core.reservation import Reservation
-from shoal.core.tenants import charges_of
 from shoal.model.verdict import Reason
 
 if TYPE_CHECKING:

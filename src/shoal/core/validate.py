@@ -6,7 +6,8 @@ pods, a fleet that shrank) is a debt, listed with its age, and only falls by dec
 - Books: what is free is capacity minus what the workloads hold, in every array.
 - No node over its CPU, memory or pods; no leaf over its compute, memory or tenants.
 - A device is whole or shared: whoever holds it whole holds all of it alone.
-- Limits hold at every queue and every one above it; what cannot be returned is guaranteed.
+- Limits hold at every queue and every one above it, on what it borrows and lends as well; what
+  cannot be returned is guaranteed.
 - A gang is planned whole or not at all, and the leaves of one pod are on different devices.
 - No workload waits without having been told why, once a complete cycle has looked at it.
 - What speculates has rolled back.
@@ -25,7 +26,7 @@ from shoal.model.workload import Placement
 
 Holding = tuple[Request, Placement]
 
-QUOTA_DEBTS = frozenset({"limit", "guarantee"})
+QUOTA_DEBTS = frozenset({"limit", "guarantee", "borrowing", "lending"})
 
 Debts = dict[tuple[str, str], int]
 """By how much (kind, node or leaf or queue) is over its capacity or quota; nothing that is not."""
@@ -52,6 +53,7 @@ class Validator:
         self._world = world
         self._known: dict[tuple[str, str], Debt] = {}
         self._rows_read = world.fleet.changes.read()
+        self._guarantees_read = world.tenants.changes
         self._refresh(0, range(world.fleet.size))
 
     @property
@@ -68,7 +70,11 @@ class Validator:
         rows = range(fleet.size) if found is None else sorted(set(found.tolist()))
         self._rows_read = fleet.changes.read()
         grown = self._refresh(event.at_us, rows)
+        shrunk = self._guarantees_read != self._world.tenants.changes
+        self._guarantees_read = self._world.tenants.changes
         if isinstance(event, ev.Decided):
+            if shrunk:  # before the decision, and not by it
+                grown = {key: amount for key, amount in grown.items() if key[0] not in QUOTA_DEBTS}
             if grown:
                 raise InvariantError(f"{event.decision.key} made debts: {grown}")
             if isinstance(event.decision, Start):

@@ -19,10 +19,13 @@ from shoal.core.journal import IntArray
 from shoal.core.precedence import Order
 from shoal.core.shape import Shape
 from shoal.model.verdict import Verdict
+from shoal.model.workload import WorkloadType
 
-GroupKey = tuple[str, tuple[tuple[Shape, int, int], ...], frozenset[str], str]
-"""Queue; shape, count and needed pods of each pod set; the nodes that refused the workload; and
-its user, where users have their turns."""
+GroupKey = tuple[
+    str, tuple[tuple[Shape, int, int], ...], frozenset[str], str, tuple[WorkloadType, bool]
+]
+"""Queue; shape, count and needed pods of each pod set; the nodes that refused the workload; its
+user, where users have their turns; its type, and whether it can be returned."""
 
 SEVERAL = -1
 """In place of a mask's number where pod sets have different ones: every row may do."""
@@ -185,6 +188,15 @@ class Waiting:
     def quota_on(self, queue: str) -> None:
         """Wake those for whom a queue's quota stood in the way; it holds less now."""
         for group in tuple(self._blocked.get(queue, ())):
+            self.wake(group)
+
+    def blocked(self) -> dict[Group, None]:
+        """Return the sleeping groups for which a quota stands in the way."""
+        return {group: None for groups in self._blocked.values() for group in groups}
+
+    def wake_blocked(self) -> None:
+        """Wake those for whom a quota stood in the way: quotas are worth something else now."""
+        for group in self.blocked():
             self.wake(group)
 
     def wake_hungry(self) -> None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from shoal.core import events as ev
 from shoal.core import grouping, nodes, snapshots, transitions
 from shoal.core.board import Board
+from shoal.core.charges import Charge, charges_of
 from shoal.core.demand import Demand, Prices
 from shoal.core.eligibility import StaticMasks
 from shoal.core.entry import Entry, State
@@ -20,7 +21,7 @@ from shoal.core.labels import BoolArray
 from shoal.core.policies import Policy
 from shoal.core.reservation import Reservation
 from shoal.core.shape import Shape, Shapes
-from shoal.core.tenants import Charge, Tenants, charges_of
+from shoal.core.tenants import Tenants
 from shoal.core.transitions import InvalidTransitionError
 from shoal.core.waiting import Group, Waiting
 from shoal.model.fractions import UNIT
@@ -66,6 +67,8 @@ class World:
     ) -> None:
         """Take in what happened. Events about things that are unknown or gone change nothing."""
         self.tenants.clock(event.at_us)
+        if isinstance(event, ev.Decided | ev.Cycled) and self.tenants.bring_up_to_date():
+            self.waiting.wake_blocked()
         match event:
             case ev.Decided():
                 transitions.decided(self, event.decision, event.at_us)
@@ -117,6 +120,8 @@ class World:
                 pass
             case _:
                 snapshots.restore(self, event)
+        if not isinstance(event, ev.Decided):
+            self.tenants.happened()
 
     def board(self, policy: Policy, seed: int) -> Board:
         """Return the scores of nodes under a policy."""

@@ -80,6 +80,7 @@ _KINDS: dict[int, type] = {
     52: ev.DemandRestored,
     53: ev.EvictionsRestored,
     54: ev.UsageRestored,
+    56: ev.GuaranteesRestored,
 }
 _DECISION_KINDS: dict[int, type] = {
     64: Start,

@@ -1,6 +1,6 @@
 """What a fleet is made of: nodes, their devices, and the leaves that can be allocated."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -45,6 +45,11 @@ class Leaf:
     tenants: int = 1
     sharing: Sharing = Sharing.EXCLUSIVE
     cap: Cap = Cap.NONE
+
+
+def memory_of(leaves: Iterable[Leaf]) -> int:
+    """Return the memory of a device with these leaves."""
+    return sum(leaf.memory_mib for leaf in leaves)
 
 
 @dataclass(frozen=True, slots=True)

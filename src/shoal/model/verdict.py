@@ -18,8 +18,12 @@ class Reason(StrEnum):
     """
 
     NO_QUEUE = "no-queue"
+    CLOSING = "queue-closing"
+    TYPE = "type"
     LIMIT = "limit"
     GUARANTEE = "guarantee"
+    BORROW_LIMIT = "borrow-limit"
+    LEND_LIMIT = "lend-limit"
     NO_NODES = "no-nodes"
     GONE = "node-gone"
     MASK = "mask"
@@ -70,7 +74,13 @@ class OverQuota:
 
     `queue` is the one whose rule is broken, the workload's own or one above it. `bound` is its
     limit (`Reason.LIMIT`) or, for work that cannot be returned, its guarantee (`GUARANTEE`), on
-    `accelerators` as they are written there. `NO_QUEUE`: no work can wait in a queue of that name.
+    `accelerators` as they are written there. `BORROW_LIMIT`: used and asked are what the queue
+    borrows, bound is how much it may. `LEND_LIMIT`: used and asked are what is held of the
+    accelerators by everybody, bound is how much may be while the queue, which is another one, does
+    not lend more of its guarantee.
+
+    `NO_QUEUE`: no work can wait in a queue of that name. `CLOSING`: it is being deleted. `TYPE`: it
+    does not grant the workload's type. These have no numbers.
     """
 
     reason: Reason
@@ -88,7 +98,8 @@ class Verdict:
     At the stage `quota`, `over_quota` says which rule was broken and there are no obstacles.
     `obstacles` are counted for the first pod that found no node, in the order of the tests; the
     last of them is the one that the most promising nodes failed. `placed_pods` of `pods` found a
-    place before it.
+    place before it. `never`: it cannot start as long as the queues are as they are, whatever is
+    free; so it has no place among those that wait.
     """
 
     stage: Stage
@@ -97,6 +108,7 @@ class Verdict:
     pods: int
     wakes: tuple[Wake, ...]
     over_quota: OverQuota | None = None
+    never: bool = False
 
     @property
     def cause(self) -> tuple[Stage, Reason]:

@@ -23,10 +23,14 @@ def _same(sentence: str, label: str) -> _Words:
 
 _ENGLISH: Mapping[Reason, _Words] = {
     Reason.NO_QUEUE: _Words("there is no such queue", "there is no such queue", "no queue"),
+    Reason.CLOSING: _same("its queue is being deleted", "queue being deleted"),
+    Reason.TYPE: _same("its queue does not grant its type of work", "type not granted"),
     Reason.LIMIT: _Words("a limit is reached", "a limit is reached", "limit"),
     Reason.GUARANTEE: _Words(
         "it does not fit a guarantee", "it does not fit a guarantee", "beyond the guarantee"
     ),
+    Reason.BORROW_LIMIT: _same("a queue may not borrow more", "borrowing limit"),
+    Reason.LEND_LIMIT: _same("a queue does not lend more", "lending limit"),
     Reason.NO_NODES: _Words("there is no node", "there is no node", "no nodes"),
     Reason.GONE: _Words("{n} node is gone", "{n} nodes are gone", "node gone"),
     Reason.MASK: _Words(
@@ -101,8 +105,12 @@ _CHINESE: Mapping[Reason, _Words] = {
     reason: _Words(sentence, sentence, label)
     for reason, (sentence, label) in {
         Reason.NO_QUEUE: ("没有这个队列", "没有队列"),
+        Reason.CLOSING: ("所在队列正在被删除", "队列正在删除"),
+        Reason.TYPE: ("所在队列未授予该任务类型", "类型未授予"),
         Reason.LIMIT: ("已达上限", "已达上限"),
         Reason.GUARANTEE: ("超出保障配额", "超出保障"),
+        Reason.BORROW_LIMIT: ("队列不得借用更多", "借用上限"),
+        Reason.LEND_LIMIT: ("队列不再借出更多", "借出上限"),
         Reason.NO_NODES: ("集群中没有节点", "没有节点"),
         Reason.GONE: ("{n} 个节点已消失", "节点已消失"),
         Reason.MASK: ("{n} 个节点被集群规则排除", "被集群规则排除"),
@@ -201,12 +209,25 @@ def over_quota_text(over: OverQuota, language: Language = Language.ENGLISH) -> s
             f"再加 {asked} 个为 {total} 个，超过上限 {bound} 个。",
             Reason.GUARANTEE: f"不可回收的任务须在保障配额之内：队列 {over.queue} 需要 "
             f"{total} 个 {over.accelerators}，保障为 {bound} 个。",
+            Reason.BORROW_LIMIT: f"队列 {over.queue} 已借用 {used} 个 {over.accelerators}，"
+            f"再加 {asked} 个为 {total} 个，超过借用上限 {bound} 个。",
+            Reason.LEND_LIMIT: f"{over.accelerators} 已占用 {used} 个，"
+            f"再加 {asked} 个为 {total} 个；队列 {over.queue} 借出有限，总共只能占用 {bound} 个。",
+            Reason.CLOSING: f"队列 {over.queue} 正在被删除，不再启动新任务。",
+            Reason.TYPE: f"队列 {over.queue} 未授予该任务类型。",
         }.get(over.reason, f"没有可供任务排队的队列 {over.queue}。")
     return {
         Reason.LIMIT: f"Queue {over.queue} holds {used} {over.accelerators}; with {asked} more it"
         f" would hold {total} of limit {bound}.",
         Reason.GUARANTEE: "What cannot be returned has to fit a guarantee: queue"
         f" {over.queue} would need {total} {over.accelerators} and is guaranteed {bound}.",
+        Reason.BORROW_LIMIT: f"Queue {over.queue} borrows {used} {over.accelerators}; with {asked}"
+        f" more it would borrow {total}, and may borrow {bound}.",
+        Reason.LEND_LIMIT: f"Of {over.accelerators}, {used} are held; with {asked} more it would be"
+        f" {total}, and {bound} may be held, because queue {over.queue} lends no more of its"
+        " guarantee.",
+        Reason.CLOSING: f"Queue {over.queue} is being deleted; nothing new starts in it.",
+        Reason.TYPE: f"Queue {over.queue} does not grant this type of work.",
     }.get(over.reason, f"There is no queue {over.queue} in which work can wait.")
 
 

@@ -1,0 +1,266 @@
+"""What every queue is guaranteed at present, and whether that covers what cannot be returned.
+
+A guarantee is worth what is written, as long as the fleet is large enough. A device that is out of
+order, or that its node no longer lists, counts for `shrink_after_us` (the root's) as if it were
+there; one whose node is gone counts no longer. Where the fleet is too small, guarantees shrink (see
+`shrinking`). What is used inside a guarantee stays inside while it runs, and no more than that: use
+that comes later is no part of a guarantee that has shrunk. A queue that is being deleted is
+guaranteed what it used when that was written, and less as its work ends.
+
+All this is brought up to date when a cycle decides, not between, so that everything that one cycle
+decides is judged alike.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from shoal.core.accounts import Accounts, Bound, bounds_of, guarantee_of
+from shoal.core.fleet import Fleet
+from shoal.core.journal import IntArray
+from shoal.core.shrinking import Shrinking
+from shoal.model.fractions import RATE_ONE, UNIT
+from shoal.model.node import Node
+from shoal.model.queue import QueueTree
+from shoal.model.verdict import OverQuota, Reason
+
+Vanished = tuple[str, str, str, int]
+"""Node, device, accelerator, and since when the device is missed."""
+
+Shrunk = tuple[str, str, int]
+"""Queue, accelerators, and the units that are left of the guarantee."""
+
+
+class Guarantees(Accounts):
+    """Accounts, with what their queues are guaranteed."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.tree = QueueTree()
+        self._written: list[tuple[Bound, ...]] = []
+        self._guarantees: list[tuple[Bound, ...]] = []
+        super().__init__(fleet)
+        self._vanished: dict[tuple[str, str], tuple[str, int]] = {}
+        """By node and device: the accelerator, and since when it is missed."""
+        self._news = False
+        """Whether anything happened since guarantees were brought up to date."""
+        self.changes = 0
+        """How often guarantees have come to be worth more or less."""
+
+    def _lay_out(self, tree: QueueTree) -> None:
+        before = self._worth()
+        super()._lay_out(tree)
+        self._written = [bounds_of(guarantee_of(tree, queue)) for queue in tree.queues]
+        self._guarantees = [
+            tuple(
+                Bound(
+                    b.name, b.accelerators, min(b.units, before.get((queue.name, b.name), b.units))
+                )
+                for b in bounds
+            )
+            for queue, bounds in zip(tree.queues, self._written, strict=True)
+        ]
+        closing = {n for n, queue in enumerate(tree.queues) if queue.closing}
+        self._closing = {
+            number
+            for name, number in self._number.items()
+            if closing and not closing.isdisjoint(self._paths[name])
+        }
+        paths = [self._paths[queue.name] for queue in tree.queues]
+        self._shrinking = Shrinking(self._written, self._children, paths, self._weight)
+        self._shrink_after_us = next(
+            (queue.shrink_after_us for queue in tree.queues if not queue.parent), 0
+        )
+
+    # What a guarantee is worth ------------------------------------------------------------------
+
+    def guarantee(self, queue: str, accelerator: str) -> Bound:
+        """Return what a queue is guaranteed that counts this accelerator; perhaps nothing.
+
+        It is what the guarantee is worth at present, less than is written where the fleet is small.
+        """
+        return self._guarantee_on(self._number[queue], accelerator)
+
+    def closing(self, queue: str) -> str:
+        """Return the queue, itself or one above it, that is being deleted; empty if none is."""
+        for number in self._paths.get(queue, ()):
+            if self.tree.queues[number].closing:
+                return self.tree.queues[number].name
+        return ""
+
+    def happened(self) -> None:
+        """Note that something happened since guarantees were brought up to date."""
+        self._news = True
+
+    def node_changed(self, old: Node | None, node: Node) -> None:
+        """Note which devices of a node are missed: out of order, or no longer listed."""
+        lost = self._fleet.lost_devices.get(node.name, frozenset())
+        listed = {device.name for device in node.devices}
+        works = listed - lost
+        for key in [each for each in self._vanished if each[0] == node.name]:
+            shrunk = self._vanished[key][1] + self._shrink_after_us <= self.now_us
+            if key[1] in works or (shrunk and key[1] not in listed):
+                del self._vanished[key]
+        for device in (*node.devices, *(old.devices if old else ())):
+            if device.name not in works:
+                missed = (device.accelerator, self.now_us)
+                self._vanished.setdefault((node.name, device.name), missed)
+
+    def node_gone(self, name: str) -> None:
+        """Note that a node is gone: its devices are missed no longer."""
+        for key in [each for each in self._vanished if each[0] == name]:
+            del self._vanished[key]
+
+    def shrink_next_us(self) -> int | None:
+        """Return when time alone may make guarantees smaller, None if it will not."""
+        times_us = (since_us + self._shrink_after_us for _, since_us in self._vanished.values())
+        return min((at_us for at_us in times_us if at_us > self.now_us), default=None)
+
+    def bring_up_to_date(self) -> bool:
+        """Let guarantees be worth what they are now; return whether that is anything new.
+
+        That is done before the first decision of a cycle, and only then.
+        """
+        if not self._news:
+            return False
+        self._news = False
+        before, self._guarantees = self._guarantees, self._worth_now()
+        if before == self._guarantees:
+            return False
+        self.changes += 1
+        return True
+
+    def _worth_now(self) -> list[tuple[Bound, ...]]:
+        capacity = {
+            name: self._fleet.working_of(name) * UNIT for name in self._fleet.accelerators()
+        }
+        for accelerator, since_us in self._vanished.values():
+            if since_us + self._shrink_after_us > self.now_us:
+                capacity[accelerator] = capacity.get(accelerator, 0) + UNIT
+        if not self._closing and self._shrinking.fits(capacity):
+            return self._written
+        floors = [
+            tuple(min(bound.units, self._sum(self._used, number, bound)) for bound in bounds)
+            for number, bounds in enumerate(self._guarantees)
+        ]
+        sizes = [
+            tuple(
+                Bound(b.name, b.accelerators, floors[number][index])
+                for index, b in enumerate(bounds)
+            )
+            if number in self._closing
+            else bounds
+            for number, bounds in enumerate(self._written)
+        ]
+        return self._shrinking.shrunk(capacity, floors, sizes)
+
+    def _worth(self) -> dict[tuple[str, str], int]:
+        """Return what is left of the guarantees that are worth less than is written."""
+        return {
+            (queue.name, bound.name): bound.units
+            for queue, bounds, written in zip(
+                self.tree.queues, self._guarantees, self._written, strict=True
+            )
+            for bound, full in zip(bounds, written, strict=True)
+            if bound.units < full.units
+        }
+
+    def remembered(self) -> tuple[tuple[Vanished, ...], tuple[Shrunk, ...]]:
+        """Return the devices that are missed, and what is left of guarantees that have shrunk."""
+        vanished = tuple((*key, *self._vanished[key]) for key in sorted(self._vanished))
+        shrunk = tuple((*key, units) for key, units in sorted(self._worth().items()))
+        return vanished, shrunk
+
+    def remember(self, vanished: tuple[Vanished, ...], shrunk: tuple[Shrunk, ...]) -> None:
+        """Take in what was remembered."""
+        self._vanished = {(node, device): (name, us) for node, device, name, us in vanished}
+        left = {(queue, word): units for queue, word, units in shrunk}
+        self._guarantees = [
+            tuple(replace(b, units=left.get((queue.name, b.name), b.units)) for b in bounds)
+            for queue, bounds in zip(self.tree.queues, self._written, strict=True)
+        ]
+
+    # What it covers -----------------------------------------------------------------------------
+
+    def _not_guaranteed(
+        self, queue: str, accelerator: str, asked: Mapping[str, int]
+    ) -> OverQuota | None:
+        """Return why what cannot be returned is not covered by guarantees, from the queue up."""
+        first: OverQuota | None = None
+        for number in self._paths[queue]:
+            bound = self._guarantee_on(number, accelerator)
+            needed = -(-self._needed(number, self._columns(bound), bound.rated) // RATE_ONE)
+            if needed <= bound.units:
+                return None
+            first = first or self._over(Reason.GUARANTEE, number, bound, needed, asked)
+        return first
+
+    def _needed(self, number: int, columns: frozenset[int], rated: bool) -> int:  # noqa: FBT001
+        """Return how large a guarantee of a queue on some accelerators would have to be.
+
+        It covers what cannot be returned in a leaf, and of every child what it needs and what it
+        was promised besides. In thousandths of a unit.
+        """
+        children = self._children[number]
+        if not children:
+            return self._on(self._fixed, number, columns, rated)
+        return sum(self._claimed(child, columns, rated) for child in children)
+
+    def _claimed(self, number: int, columns: frozenset[int], rated: bool) -> int:  # noqa: FBT001
+        """Return what a queue lays claim to of a guarantee above it, in thousandths of a unit.
+
+        What it was promised in other words than those above counts as it may be used: on the
+        dearest accelerator.
+        """
+        claimed = 0
+        left = columns
+        for bound in self._guarantees[number]:
+            mine = self._columns(bound)
+            both = mine & columns
+            if not both:
+                continue
+            left -= mine
+            inside = self._needed(number, both, rated)
+            same = both == mine and bound.rated == rated
+            used = inside if same else self._needed(number, mine, bound.rated)
+            claimed += inside
+            idle = bound.units * RATE_ONE - used
+            if idle > 0:
+                claimed += idle if bound.rated == rated else self._converted(idle, both, rated)
+        return claimed + (self._needed(number, left, rated) if left else 0)
+
+    def _converted(self, milli: int, columns: frozenset[int], rated: bool) -> int:  # noqa: FBT001
+        """Return what thousandths of a unit count at most under a bound of the other sort."""
+        rates = self._rates[sorted(columns)]
+        if rated:
+            return -(-milli * int(rates.max()) // RATE_ONE)
+        return -(-milli * RATE_ONE // max(1, int(rates.min())))
+
+    def _on(
+        self,
+        account: IntArray,
+        number: int,
+        columns: frozenset[int],
+        rated: bool,  # noqa: FBT001
+    ) -> int:
+        """Return what is on an account of some accelerators, in thousandths of a unit."""
+        return sum(
+            int(account[number, column]) * (int(self._rates[column]) if rated else RATE_ONE)
+            for column in columns
+        )
+
+    def _columns(self, bound: Bound) -> frozenset[int]:
+        if bound.rated:
+            return frozenset(range(1, self._width))
+        return frozenset(self._column(name) for name in bound.accelerators)
+
+    def _guarantee_on(self, number: int, accelerator: str) -> Bound:
+        for bound in self._guarantees[number]:
+            if bound.counts((accelerator,)):
+                return bound
+        return Bound(accelerator, (accelerator,), 0)
+
+    def _over(
+        self, reason: Reason, number: int, bound: Bound, used: int, asked: Mapping[str, int]
+    ) -> OverQuota:
+        mine = self._count(bound, asked)
+        name = self.tree.queues[number].name
+        return OverQuota(reason, name, bound.name, used - mine, mine, bound.units)
