@@ -87,7 +87,7 @@ class Accounts:
         self._on_device: defaultdict[tuple[int, str], int] = defaultdict(int)
         self._rates: IntArray = np.full(8, RATE_ONE, dtype=np.int64)
         """[accelerator id]: its exchange rate, in thousandths."""
-        for name in (*self._rate_of, *_named(tree)):
+        for name in (*self._rate_of, *sorted(_named(tree))):
             self._column(name)
         self.users = UserAccounts(q.name for q in tree.queues if q.order is Order.FAIR)
         half_life_us = tree.queues[0].usage_half_life_us if tree.queues else None

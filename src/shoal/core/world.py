@@ -62,13 +62,16 @@ class World:
         self.masks = StaticMasks(self.fleet)
         self._boards: dict[tuple[Policy, int], Board] = {}
 
-    def apply(  # noqa: C901, PLR0912 - a table, a line an event
-        self, event: ev.Event
-    ) -> None:
+    def apply(self, event: ev.Event) -> None:
         """Take in what happened. Events about things that are unknown or gone change nothing."""
         self.tenants.clock(event.at_us)
         if isinstance(event, ev.Decided | ev.Cycled) and self.tenants.bring_up_to_date():
             self.waiting.wake_blocked()
+        self._take_in(event)
+        if not isinstance(event, ev.Decided):
+            self.tenants.happened()
+
+    def _take_in(self, event: ev.Event) -> None:  # noqa: C901, PLR0912 - a table, a line an event
         match event:
             case ev.Decided():
                 transitions.decided(self, event.decision, event.at_us)
@@ -120,8 +123,6 @@ class World:
                 pass
             case _:
                 snapshots.restore(self, event)
-        if not isinstance(event, ev.Decided):
-            self.tenants.happened()
 
     def board(self, policy: Policy, seed: int) -> Board:
         """Return the scores of nodes under a policy."""
