@@ -1,6 +1,5 @@
 """`shoal up`: a living platform in one process, on a simulated fleet."""
 
-import gc
 import os
 import re
 import signal
@@ -253,8 +252,6 @@ class _Live:
         with _opened(self._folder, self._what) as platform:
             platform.keep_to(_tree(catalog, written))
             doors = self._doors(platform)
-            # What is there now stays; to look at it again and again would hold up decisions.
-            gc.freeze()
             standing = Standing(doors, catalog, written, version("shoal"))
             writer = Thread(target=self._write, args=(platform,), name="shoal-writer")
             follower = Thread(target=self._follow, args=(doors,), name="shoal-follower")
@@ -314,10 +311,14 @@ class _Live:
             self._stop.set()
 
     def _follow(self, doors: "Doors") -> None:
+        from shoal.loop.garbage import tended
+
         try:
-            while not self._stop.wait(FOLLOW_S):
-                while doors.replica.catch_up() and not self._stop.is_set():
-                    pass
+            with tended() as garbage:
+                while not self._stop.wait(FOLLOW_S):
+                    while doors.replica.catch_up() and not self._stop.is_set():
+                        pass
+                    garbage.look()
         except BaseException as error:  # noqa: BLE001 - told by the thread that people see
             self._failure = error
             self._stop.set()
