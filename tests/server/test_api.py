@@ -288,6 +288,31 @@ def test_status_and_metrics_agree(api: Api) -> None:
     assert f'shoal_devices{{accelerator="{H100}",state="held"}} 8.0' in metrics.text
 
 
+def test_the_loop_tells_of_itself(api: Api) -> None:
+    def told() -> dict[str, float]:
+        text = api.get(f"{PREFIX}/metrics").text
+        lines = [line.rpartition(" ") for line in text.splitlines() if line[0] != "#"]
+        return {name: float(value) for name, _, value in lines}
+
+    before = told()
+    api.submit(job("a", 4, 2))
+    after = told()
+    grown = {name: value - before.get(name, 0) for name, value in after.items()}
+    assert grown['shoal_events_total{kind="WorkloadSubmitted"}'] == 1
+    assert grown['shoal_decisions_total{kind="Start"}'] == 1
+    for name in ("step", "cycle", "answer"):
+        assert grown[f"shoal_{name}_seconds_count"] >= 1
+        assert (
+            after[f'shoal_{name}_seconds_bucket{{le="+Inf"}}']
+            == after[f"shoal_{name}_seconds_count"]
+        )
+        assert grown[f"shoal_{name}_seconds_sum"] > 0
+    assert grown["shoal_recorded_total"] >= 3  # the workload, its start, the cycle
+    assert after["shoal_replica_behind"] == 0
+    assert after["shoal_lag_seconds"] == 0
+    assert after["shoal_asking"] == 0
+
+
 def test_a_divided_device_shows_its_leaves(tmp_path: Path) -> None:
     leaves = (Leaf("d/1", 20_000, 250), Leaf("d/2", 40_000, 500))
     node = Node("n", 8000, 65_536, 110, (Device("d", H100, leaves),))

@@ -13,20 +13,18 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 class Histogram:
     """How often a time fell into each bucket; `counts` has one more for what is above all."""
 
-    __slots__ = ("count", "counts", "most_s", "sum_s")
+    __slots__ = ("count", "counts", "sum_s")
 
     def __init__(self) -> None:
         self.counts = [0] * (len(SECONDS) + 1)
         self.count = 0
         self.sum_s = 0.0
-        self.most_s = 0.0
 
     def add(self, seconds: float) -> None:
         """Count a time."""
         self.counts[bisect_left(SECONDS, seconds)] += 1
         self.count += 1
         self.sum_s += seconds
-        self.most_s = max(self.most_s, seconds)
 
 
 @dataclass(slots=True)
@@ -49,7 +47,6 @@ class LoopMetrics:
     """From somebody's asking to his answer."""
     lag_s: float = 0.0
     """How far the oldest event of the last step was behind the clock when it was decided upon."""
-    most_lag_s: float = 0.0
     offset: int = 0
     """Items recorded."""
     asking: int = 0

@@ -77,7 +77,6 @@ class Writer:
             self.metrics.steps.add(monotonic() - began_s)
         self.metrics.offset = self._recorder.offset
         self.metrics.lag_s = (now_us - oldest_us) / 1e6
-        self.metrics.most_lag_s = max(self.metrics.most_lag_s, self.metrics.lag_s)
         for ticket, refused in answers:
             self.metrics.answers.add(monotonic() - ticket.put_s)
             ticket.answer.set_result(Answer(self._recorder.offset, now_us, refused))

@@ -42,14 +42,17 @@ class _Platform(Collector):
             "shoal_lost_device_hours", "Work lost by evictions, at most.", "reason", lost
         )
         yield _histogram("shoal_cycle_seconds", "Duration of a cycle.", loop.cycles)
+        yield _histogram(
+            "shoal_step_seconds", "From taking in to carrying out what was decided.", loop.steps
+        )
         yield _histogram("shoal_answer_seconds", "From asking to the answer.", loop.answers)
         yield GaugeMetricFamily(
             "shoal_lag_seconds", "How late the oldest event was decided upon.", value=loop.lag_s
         )
         yield GaugeMetricFamily("shoal_asking", "Questions that wait.", value=loop.asking)
-        yield from self._world()
+        yield from self._world(loop.offset)
 
-    def _world(self) -> Iterator[Metric]:
+    def _world(self, recorded: int) -> Iterator[Metric]:
         workloads = GaugeMetricFamily("shoal_workloads", "Workloads.", labels=["state"])
         devices = GaugeMetricFamily("shoal_devices", "Devices.", labels=["accelerator", "state"])
         with self._standing.reading() as look:
@@ -57,6 +60,7 @@ class _Platform(Collector):
             counts = count_accelerators(look, present_nodes(look))
             acts = look.story.acts
             frozen = look.world.evictions.frozen
+            behind = max(0, recorded - look.offset)
         for state in ("waiting", "starting", "running"):
             workloads.add_metric([state], states[state])
         for each in counts:
@@ -70,6 +74,10 @@ class _Platform(Collector):
                 devices.add_metric([each.accelerator, state], value)
         yield workloads
         yield devices
+        yield CounterMetricFamily("shoal_recorded", "Items recorded.", value=recorded)
+        yield GaugeMetricFamily(
+            "shoal_replica_behind", "Items recorded that the replica lacks.", value=behind
+        )
         yield GaugeMetricFamily("shoal_acting", "1 while Shoal decides.", value=int(acts))
         yield GaugeMetricFamily(
             "shoal_evictions_frozen", "1 while nobody is evicted.", value=int(frozen)
