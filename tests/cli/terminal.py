@@ -1,12 +1,13 @@
 """A terminal for tests: a program runs in it, and what it has drawn can be read."""
 
+import codecs
 import fcntl
 import os
 import pty
 import re
 import select
-import signal
 import struct
+import subprocess
 import termios
 import time
 from collections.abc import Callable, Sequence
@@ -28,6 +29,8 @@ class Screen:
         self.rows = rows
         self.is_alternate = False
         self.cursor_shown = True
+        self.last = ""
+        """What stood on the alternate screen when it was left."""
         self.overflowed = False
         """Whether a line was wider than the screen, or ran over its end."""
         self._clear()
@@ -73,6 +76,8 @@ class Screen:
         elif command == "K":
             self._cells[self._y] = [" "] * self.columns
         elif command in "hl" and parameters == ALTERNATE:
+            if self.is_alternate:
+                self.last = self.text()
             self.is_alternate = command == "h"
             self._clear()
             self._x = self._y = 0
@@ -90,48 +95,57 @@ class Terminal:
         self, command: Sequence[str | Path], columns: int, rows: int, environment: dict[str, str]
     ) -> None:
         self.screen = Screen(columns, rows)
-        self._master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        self._pid = os.posix_spawn(
-            command[0],
-            [str(each) for each in command],
-            os.environ | {"TERM": "xterm-256color"} | environment,
-            file_actions=[(os.POSIX_SPAWN_DUP2, slave, number) for number in range(3)],
+        self._master, self._slave = pty.openpty()
+        fcntl.ioctl(self._slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._before = termios.tcgetattr(self._slave)
+        self._program = subprocess.Popen(
+            command,
+            env=os.environ | {"TERM": "xterm-256color"} | environment,
+            stdin=self._slave,
+            stdout=self._slave,
+            stderr=self._slave,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - no threads
         )
-        os.close(slave)
-        self._status: int | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._status is None:
-            os.kill(self._pid, signal.SIGKILL)
-            os.waitpid(self._pid, 0)
+        self._program.kill()
+        self._program.wait()
         os.close(self._master)
+        os.close(self._slave)
 
     def until(self, seen: Callable[[str], object]) -> str:
         """Read until `seen` is true of the screen's text; return that."""
         until_s = time.monotonic() + _TIMEOUT_S
         while not seen(self.screen.text()):
-            if time.monotonic() > until_s or not self._read():
+            if time.monotonic() > until_s or not (self._read() or self._program.poll() is None):
                 raise AssertionError(f"not seen:\n{self.screen.text()}")
         return self.screen.text()
 
+    def type(self, keys: bytes) -> None:
+        """Press keys; Ctrl-C is 3."""
+        os.write(self._master, keys)
+
     def interrupt(self) -> int:
         """Press Ctrl-C, read to the end, and return the exit status."""
-        os.kill(self._pid, signal.SIGINT)
+        self.type(b"\x03")
+        while self._program.poll() is None:
+            self._read()
         while self._read():
             pass
-        _, status = os.waitpid(self._pid, 0)
-        self._status = os.waitstatus_to_exitcode(status)
-        return self._status
+        return self._program.wait()
 
-    def _read(self) -> bool:
-        ready, _, _ = select.select([self._master], [], [], _TIMEOUT_S)
-        try:
-            data = os.read(self._master, 65_536) if ready else b""
-        except OSError:  # Linux says so when the program has ended
-            return False
-        self.screen.write(data.decode(errors="replace"))
+    @property
+    def is_restored(self) -> bool:
+        """Whether the terminal behaves as it did before the program."""
+        return termios.tcgetattr(self._slave) == self._before
+
+    def _read(self, timeout_s: float = 0.1) -> bool:
+        ready, _, _ = select.select([self._master], [], [], timeout_s)
+        data = os.read(self._master, 65_536) if ready else b""
+        self.screen.write(self._decoder.decode(data))
         return bool(data)

@@ -1,17 +1,21 @@
 """`shoal up`: the live screen, the day at the highest speed, stopping and going on."""
 
+import errno
 import os
 import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import BinaryIO
 
 import pytest
 
 from shoal.cli.app import run
+from shoal.loop.disk import Disk
 from shoal.loop.replica import restored
 from shoal.simulation.platform import RECORDING
 from tests.cli.terminal import Terminal
@@ -54,8 +58,39 @@ def test_the_screen_shows_fleet_queues_and_decisions_and_lives(
         terminal.until(lambda text: text.startswith("Shoal") and text.splitlines()[0] != lines[0])
         assert not terminal.screen.overflowed
         assert terminal.interrupt() == 0
+        assert terminal.is_restored
     assert (terminal.screen.is_alternate, terminal.screen.cursor_shown) == (False, True)
     assert "shoal: stopped" in terminal.screen.text()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_ctrl_c_cuts_off_nothing_that_was_drawn(
+    environment: dict[str, str], unbuffered: str
+) -> None:
+    """Nor does what somebody types meanwhile stand on the screen.
+
+    A terminal shows it otherwise, and throws away at Ctrl-C what it was sent and has not shown; and
+    Python, told not to buffer, forgets what a signal keeps it from writing.
+    """
+    environment |= {"PYTHONUNBUFFERED": unbuffered}
+    command: list[str | Path] = [SHOAL, "up", "--demo", "--speed", "120x"]
+    with Terminal(command, 120, 40, environment) as terminal:
+        first = terminal.until(lambda text: text.count("  wait  ") > 3)
+        terminal.type(b"typed by somebody")
+        time.sleep(1.5)  # nobody reads, so that the terminal has more than it has shown
+        assert terminal.interrupt() == 0
+        assert terminal.is_restored
+    last = terminal.screen.last
+    assert re.match(r"Shoal Monday 08:\d\d:\d\d UTC   120x\n", last)
+    assert len(re.findall(r"\b(?:a100|h100|l40s)-0[1-8] [▁▂▃▄▅▆▇█·x]{4,8}", last)) == 24
+    drawn = last.rstrip().splitlines()
+    assert len(drawn) == len(first.rstrip().splitlines())
+    assert re.fullmatch(r"\d\d:\d\d:\d\d  \w+ .+", drawn[-1])
+    assert "typed" not in last
+    assert "^C" not in last
+    assert not terminal.screen.overflowed
+    assert terminal.screen.text().startswith("shoal: stopped")
 
 
 @pytest.mark.long
@@ -166,3 +201,24 @@ def test_a_fleet_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     common = ["up", "--for", "1m", "--speed", "max", "--state", str(tmp_path / "s")]
     assert run("shoal", [*common, "--fleet", str(nodes)]) == 0
     assert "of 1 nodes with 8 devices" in capsys.readouterr().out
+
+
+def test_a_full_disk_is_said_and_damages_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    common = ["up", "--demo", "--state", str(tmp_path), "--for", "10m", "--speed", "max"]
+    left = 50_000
+
+    def append(file: BinaryIO, data: bytes) -> None:
+        nonlocal left
+        file.write(data[:left])
+        left -= len(data)
+        if left < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as full:
+        full.setattr(Disk, "append", staticmethod(append))
+        assert run("shoal", common) == 1
+    said = capsys.readouterr().err
+    assert said == f"shoal: {tmp_path} cannot be written: No space left on device.\n"
+    assert run("shoal", common) == 0

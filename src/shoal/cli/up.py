@@ -2,29 +2,30 @@
 
 import os
 import re
-import signal
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Self
 
 from cyclopts import Parameter
 
 from shoal.cli.errors import CannotError, UsageError
 from shoal.cli.state import state_folder
+from shoal.cli.stopping import quiet_terminal, stopped_by_signals
 
 if TYPE_CHECKING:
     from shoal.catalog.catalog import Catalog
     from shoal.core.events import Event
     from shoal.loop.doors import Doors
+    from shoal.loop.replica import Replica
     from shoal.model.node import Node
     from shoal.model.queue import QueueTree
     from shoal.objects.files import Written
-    from shoal.simulation.platform import BegunWith, Platform
+    from shoal.simulation.platform import BegunWith, Clock, Platform
     from shoal.simulation.tally import Tally
 
 HIGHEST = "max"
@@ -36,6 +37,9 @@ FOLLOW_S = 0.05
 
 DRAW_S = 0.25
 """The screen is drawn so often."""
+
+LOOK_S = 0.05
+"""Without a screen or a server, somebody looks so often whether it is over."""
 
 CHUNK_US = 60_000_000
 """At the highest speed, time between two looks at what people ask."""
@@ -172,11 +176,12 @@ def _opened(folder: Path, what: "BegunWith", tally: "Tally | None" = None) -> "I
     except OSError as error:
         raise CannotError(f"--state {folder}: {error.strerror or error}.") from None
     try:
-        yield platform
+        with closing(platform):
+            yield platform
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise CannotError(f"{folder} cannot be written: {error.strerror or error}.") from None
-    finally:
-        platform.close()
 
 
 def _run_by_itself(
@@ -197,27 +202,64 @@ def _run_by_itself(
         platform.keep_to(queues)
         begin_us = platform.now_us
         end_us = begin_us + (length_us or 0)
-        stop = Flag()
-        with _stopped_by_signals(platform, stop):
-            if factor is None:
-                platform.run_until(end_us, stop)
-            else:
-                platform.live(Clock(begin_us, factor), stop, end_us)
+        crew = _Crew(platform)
+        with stopped_by_signals() as stopped, crew:
+            clock = Clock(begin_us, factor) if factor else None
+            crew.start("shoal-writer", lambda: _let_pass(platform, clock, crew.stop, end_us))
+            while not crew.stop.is_set() and not stopped.within(LOOK_S):
+                pass
         print(summary(tally, platform.world, what, begin_us, platform.now_us))
 
 
-@contextmanager
-def _stopped_by_signals(platform: "Platform", stop: Flag) -> Iterator[None]:
-    def end(*_: object) -> None:
-        stop.set()
-        platform.inbox.ring()
+class _Crew:
+    """Threads that stop together: when the crew is left, or one of them comes to its end.
 
-    before = {each: signal.signal(each, end) for each in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+    Whoever leaves the crew waits for all of them, and is told what one of them failed of.
+    """
+
+    def __init__(self, platform: "Platform") -> None:
+        self.stop = Flag()
+        self._platform = platform
+        self._threads: list[Thread] = []
+        self._failure: BaseException | None = None
+
+    def start(self, name: str, work: Callable[[], None]) -> None:
+        """Begin to do something that ends soon after `stop` is set."""
+
+        def do() -> None:
+            try:
+                work()
+            except BaseException as error:  # noqa: BLE001 - told by the thread that people see
+                self._failure = error
+            finally:
+                self._end()
+
+        self._threads.append(Thread(target=do, name=name))
+        self._threads[-1].start()
+
+    def _end(self) -> None:
+        self.stop.set()
+        self._platform.inbox.ring()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+        for thread in self._threads:
+            thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+
+def _let_pass(platform: "Platform", clock: "Clock | None", stop: Flag, end_us: int | None) -> None:
+    """Let time pass as a clock says, or as fast as it can, until `end_us` or until stopped."""
+    if clock is not None:
+        platform.live(clock, stop, end_us)
+        return
+    while not stop.is_set() and (end_us is None or platform.now_us < end_us):
+        next_us = platform.now_us + CHUNK_US
+        platform.run_until(min(next_us, end_us or next_us), stop)
 
 
 class _Live:
@@ -237,8 +279,6 @@ class _Live:
         self._factor = factor
         self._length_us = length_us
         self._screen = screen
-        self._stop = Flag()
-        self._failure: BaseException | None = None
 
     def run(self, queues: tuple[Path, ...], speed: str) -> None:
         """Run until somebody stops it."""
@@ -247,47 +287,47 @@ class _Live:
         from shoal.server.address import AddressError, default_path
         from shoal.server.serving import serving
         from shoal.server.standing import Standing
+        from shoal.simulation.platform import Clock
 
         catalog, written = _written(queues, demo=self._what.demo)
         with _opened(self._folder, self._what) as platform:
             platform.keep_to(_tree(catalog, written))
-            doors = self._doors(platform)
+            end_us = None if self._length_us is None else platform.now_us + self._length_us
+            clock = Clock(platform.now_us, self._factor) if self._factor else None
+            doors = self._doors(platform, clock)
             standing = Standing(doors, catalog, written, version("shoal"))
-            writer = Thread(target=self._write, args=(platform,), name="shoal-writer")
-            follower = Thread(target=self._follow, args=(doors,), name="shoal-follower")
+            crew = _Crew(platform)
             try:
                 with (
-                    _stopped_by_signals(platform, self._stop),
+                    stopped_by_signals() as stopped,
+                    crew,
                     serving(standing, default_path()) as socket,
                 ):
-                    writer.start()
-                    follower.start()
-                    self._show(doors, socket, speed)
+                    crew.start(
+                        "shoal-writer", lambda: _let_pass(platform, clock, crew.stop, end_us)
+                    )
+                    crew.start("shoal-follower", lambda: _follow(doors.replica, crew.stop))
+
+                    def goes_on() -> bool:
+                        return not (stopped.within(DRAW_S) or crew.stop.is_set())
+
+                    self._show(doors, socket, speed, goes_on)
             except AddressError as error:
                 raise CannotError(str(error)) from None
-            finally:
-                self._stop.set()
-                platform.inbox.ring()
-                for thread in (writer, follower):
-                    if thread.ident is not None:
-                        thread.join()
-        if self._failure is not None:
-            raise self._failure
         print(f"shoal: stopped; shoal up --state {self._folder} goes on.", file=sys.stderr)
 
-    def _doors(self, platform: "Platform") -> "Doors":
+    def _doors(self, platform: "Platform", clock: "Clock | None") -> "Doors":
         from shoal.loop.doors import Doors, Use
         from shoal.loop.replica import Replica
-        from shoal.simulation.platform import RECORDING, Clock
+        from shoal.simulation.platform import RECORDING
         from shoal.simulation.usage import uses
 
         replica = Replica(self._folder / RECORDING)
         while replica.catch_up():
             pass
-        self._clock = Clock(platform.now_us, self._factor) if self._factor else None
 
         def now_us() -> int:
-            return max(platform.now_us, self._clock.now_us() if self._clock else 0)
+            return max(platform.now_us, clock.now_us() if clock else 0)
 
         def used() -> list[Use]:
             with replica.lock:
@@ -295,39 +335,12 @@ class _Live:
 
         return Doors(replica, platform.inbox, now_us, platform.metrics, used)
 
-    def _write(self, platform: "Platform") -> None:
-        end_us = None if self._length_us is None else platform.now_us + self._length_us
-        try:
-            if self._clock is not None:
-                platform.live(self._clock, self._stop, end_us)
-            while self._clock is None and not self._stop.is_set():
-                if end_us is not None and platform.now_us >= end_us:
-                    break
-                next_us = platform.now_us + CHUNK_US
-                platform.run_until(min(next_us, end_us or next_us), self._stop)
-        except BaseException as error:  # noqa: BLE001 - told by the thread that people see
-            self._failure = error
-        finally:
-            self._stop.set()
-
-    def _follow(self, doors: "Doors") -> None:
-        from shoal.loop.garbage import tended
-
-        try:
-            with tended() as garbage:
-                while not self._stop.wait(FOLLOW_S):
-                    while doors.replica.catch_up() and not self._stop.is_set():
-                        pass
-                    garbage.look()
-        except BaseException as error:  # noqa: BLE001 - told by the thread that people see
-            self._failure = error
-            self._stop.set()
-            doors.inbox.ring()
-
-    def _show(self, doors: "Doors", socket: Path, speed: str) -> None:
+    def _show(self, doors: "Doors", socket: Path, speed: str, goes_on: Callable[[], bool]) -> None:
+        """Draw the screen, or say where the platform is to be found, while it goes on."""
         if not self._screen:
             print(f"shoal: serving on {socket}; state in {self._folder}", file=sys.stderr)
-            self._stop.wait()
+            while goes_on():
+                pass
             return
         from rich.console import Console
         from rich.live import Live
@@ -335,15 +348,29 @@ class _Live:
         from shoal.cli.screen import Place, frame, view_of
         from shoal.cli.where import environment_language
 
-        console = Console()
         place = Place(_short(self._folder), speed, environment_language())
+        number = sys.stdout.fileno()
+        # Where Python does not buffer its output, a signal loses what it cuts off of a frame.
+        with (
+            quiet_terminal(number),
+            open(number, "w", encoding=sys.stdout.encoding, closefd=False) as terminal,
+        ):
+            console = Console(file=terminal)
+            with Live(console=console, screen=True, auto_refresh=False) as live:
+                while goes_on():
+                    drawn = frame(view_of(doors), place, console.width, console.height)
+                    live.update(drawn, refresh=True)
 
-        def drawn() -> object:
-            return frame(view_of(doors), place, console.width, console.height)
 
-        with Live(console=console, screen=True, auto_refresh=False) as live:
-            while not self._stop.wait(DRAW_S):
-                live.update(drawn(), refresh=True)  # type: ignore[arg-type]
+def _follow(replica: "Replica", stop: Flag) -> None:
+    """Keep a replica up to date, and look for garbage, until stopped."""
+    from shoal.loop.garbage import tended
+
+    with tended() as garbage:
+        while not stop.wait(FOLLOW_S):
+            while replica.catch_up() and not stop.is_set():
+                pass
+            garbage.look()
 
 
 def _short(path: Path) -> str:

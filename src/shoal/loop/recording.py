@@ -20,6 +20,7 @@ still written to the segment before, and again behind the snapshot: whoever read
 items that he has had.
 """
 
+import errno
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -186,6 +187,8 @@ class FolderRecorder:
         self._snapshot_bytes = 0
         self._segment: SegmentWriter | None = None
         self._begun: _Begun | None = None
+        self._failed = False
+        """Whether a sync came to no end."""
         for left in folder.glob("*.part"):
             self._disk.remove(left)
         begun = self._begin(since.at_us if since else 0, since.world if since else World())
@@ -203,13 +206,21 @@ class FolderRecorder:
         self.story.apply(self.offset, item)
 
     def sync(self) -> None:
-        """Return when all that was recorded is safe. What came since the last sync is one frame."""
+        """Return when all that was recorded is safe. What came since the last sync is one frame.
+
+        Raises `OSError` where it cannot be written. Nothing is written behind a frame that may be
+        there in part: whoever reads takes that for the end, and goes on with the next segment.
+        """
+        if self._failed:
+            raise OSError(errno.EIO, "what was recorded before could not be written")
         if not self._buffer or self._segment is None:
             return
+        self._failed = True
         self._written_bytes += sum(map(len, self._buffer))
         self._segment.frame(self._buffer)
         self._buffer.clear()
         self._segment.sync()
+        self._failed = False
 
     def settle(self, at_us: int, world: World) -> None:
         """Begin a new segment with a snapshot of `world` if it is time, or go on with one."""
@@ -222,13 +233,16 @@ class FolderRecorder:
             self._finish(self._begun)
 
     def close(self) -> None:
-        """Sync, close the files and give up the lock."""
-        self.sync()
-        if self._segment is not None:
-            self._segment.close()
-        if self._begun is not None:
-            self._begun.segment.close()
-        self._lock.close()
+        """Sync, close the files and give up the lock. Where a sync has failed, none is tried."""
+        try:
+            if not self._failed:
+                self.sync()
+        finally:
+            if self._segment is not None:
+                self._segment.close()
+            if self._begun is not None:
+                self._begun.segment.close()
+            self._lock.close()
 
     def _begin(self, at_us: int, world: World) -> _Begun:
         """Take a snapshot, to be written."""

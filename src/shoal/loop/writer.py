@@ -9,7 +9,7 @@ from shoal.core import events as ev
 from shoal.core.decisions import Decision
 from shoal.core.world import World
 from shoal.loop.engine import DEFAULT_BUDGET, Loop
-from shoal.loop.inbox import Act, Answer, Ask, Cancel, Inbox, Refused, Submit
+from shoal.loop.inbox import Act, Answer, Ask, Cancel, Inbox, InboxClosedError, Refused, Submit
 from shoal.loop.metrics import LoopMetrics
 from shoal.loop.recording import FolderRecorder
 from shoal.loop.story import Acting, Stopping
@@ -55,6 +55,9 @@ class Writer:
         """Take in events and some of what is asked, decide, and return when all of it is safe.
 
         Without any of these it decides where time alone may have changed an answer.
+
+        Raises `OSError` where it cannot be made safe; then this was the last step, and who asked
+        is told what is told to those who ask a writer that stops.
         """
         began_s = monotonic()
         oldest_us = now_us
@@ -68,11 +71,16 @@ class Writer:
                 decisions += self._decide(now_us)
         self.metrics.asking = len(self._inbox)
         tickets = self._inbox.take(ASKS)
-        answers = [(ticket, self._answer(ticket.ask, now_us)) for ticket in tickets]
-        if tickets or fed % BATCH or self.world.waiting.due(now_us):
-            decisions += self._decide(now_us)
-        self._recorder.sync()
-        self._loop.carry_out(now_us)
+        try:
+            answers = [(ticket, self._answer(ticket.ask, now_us)) for ticket in tickets]
+            if tickets or fed % BATCH or self.world.waiting.due(now_us):
+                decisions += self._decide(now_us)
+            self._recorder.sync()
+            self._loop.carry_out(now_us)
+        except BaseException:
+            for ticket in tickets:
+                ticket.answer.set_exception(InboxClosedError())
+            raise
         if fed or tickets:
             self.metrics.steps.add(monotonic() - began_s)
         self.metrics.offset = self._recorder.offset
