@@ -171,7 +171,7 @@ def test_a_full_or_closed_inbox_takes_nothing(quiet: Platform) -> None:
 
 
 def test_work_that_loses_its_node_or_device_is_sent_again(tmp_path: Path) -> None:
-    platform = begin(tmp_path, FastDisk(), seed=1)
+    platform = begin(tmp_path, FastDisk(), seed=2)
     platform.run_until(hours(24))
     platform.close()
     recorded = items(tmp_path)
