@@ -27,6 +27,7 @@ from shoal.kubernetes.scheduler import Reach, Scheduler, SchedulerOptions
 from shoal.kubernetes.truth import Truth, empty_truth
 from shoal.kubernetes.wire.kinds import (
     DEVICE_CLASSES,
+    DISRUPTION_BUDGETS,
     JOBS,
     NAMESPACES,
     NODES,
@@ -62,7 +63,7 @@ class Rig:
         self._kinds: dict[str, Kind[Any]] = {}
         for kind in (
             *(NODES, RESOURCE_SLICES, PODS, RESOURCE_CLAIMS, DEVICE_CLASSES),
-            *(NAMESPACES, RESOURCE_QUOTAS, JOBS, REPLICA_SETS),
+            *(NAMESPACES, RESOURCE_QUOTAS, JOBS, REPLICA_SETS, DISRUPTION_BUDGETS),
         ):
             self._kinds[kind.resource] = kind
             self.objects[kind.resource] = {}

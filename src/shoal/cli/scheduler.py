@@ -11,8 +11,10 @@ from shoal.cli.errors import CannotError, UsageError
 from shoal.cli.processes import address, log_json, run_until_stopped
 
 if TYPE_CHECKING:
+    from shoal.catalog.catalog import Catalog
     from shoal.kubernetes.identity import Identity
     from shoal.kubernetes.process import ProcessOptions
+    from shoal.model.queue import QueueTree
 
 _SECOND_US = 1_000_000
 
@@ -43,6 +45,7 @@ def scheduler(
     listen: Annotated[str, Parameter(name="--listen")] = "127.0.0.1:9464",
     leader_elect: Annotated[bool, Parameter(name="--leader-elect")] = True,
     lease_namespace: Annotated[str, Parameter(name="--lease-namespace")] = "",
+    queues: Annotated[tuple[Path, ...], Parameter(name="--queues", negative="")] = (),
     recording: Annotated[Path | None, Parameter(name="--recording")] = None,
     log_level: Annotated[
         Literal["debug", "info", "warning"], Parameter(name="--log-level")
@@ -60,6 +63,8 @@ def scheduler(
         Agree with other schedulers by a lease on who leads.
     lease_namespace
         The namespace of the lease; that of the context or pod if not given.
+    queues
+        Files or folders with the queues; without them all work waits in one.
     recording
         A new folder in which everything that happens and is decided is kept.
     log_level
@@ -77,6 +82,7 @@ def scheduler(
         if not 0 <= seconds < LONGEST_S:
             option = name.replace("_", "-")
             raise UsageError(f"--{option} expects seconds from 0, found {seconds:g}.")
+    catalog = read_catalog(access)
     options = ProcessOptions(
         policy=access.policy,
         elects=leader_elect,
@@ -85,6 +91,7 @@ def scheduler(
         host=host,
         port=port,
         scheduler=SchedulerOptions(
+            queues=_tree(queues, catalog),
             source=SourceOptions(slot_keep_us=round(times.keep_places * _SECOND_US)),
             deadlines=DeadlineOptions(
                 refused_us=round(times.refused_after * _SECOND_US),
@@ -94,15 +101,26 @@ def scheduler(
     )
     kubeconfig = str(access.kubeconfig) if access.kubeconfig is not None else None
     log_json(log_level)
-    _run(access, find_identity(kubeconfig, access.context), options)
+    _run(catalog, find_identity(kubeconfig, access.context), options)
 
 
-def _run(access: Access, identity: "Identity", options: "ProcessOptions") -> None:
+def _tree(files: tuple[Path, ...], catalog: "Catalog") -> "QueueTree":
+    """The queues in files, as the core counts them. Raises UsageError."""
+    from shoal.objects.files import BadObjectsError, read_objects
+    from shoal.objects.queues import names_of
+    from shoal.objects.tree import resolved
+
+    try:
+        written = read_objects(files, catalog)
+    except BadObjectsError as error:
+        raise UsageError(str(error)) from None
+    return resolved(written.tree, names_of(catalog))
+
+
+def _run(catalog: "Catalog", identity: "Identity", options: "ProcessOptions") -> None:
     from shoal.kubernetes.errors import KubernetesError
     from shoal.kubernetes.process import run
     from shoal.loop.disk import LockedError
-
-    catalog = read_catalog(access)
 
     try:
         run_until_stopped(lambda stop: run(identity, catalog, options, stop))

@@ -13,7 +13,7 @@ from shoal.model.modes import Channel
 from shoal.model.refusal import Refusal
 from shoal.model.request import DeviceRequest, Request
 from shoal.model.workload import WorkloadType
-from shoal.objects.annotations import DEFAULT_QUEUE, PLAN
+from shoal.objects.annotations import DEFAULT_QUEUE, PLAN, QUEUE
 from shoal.objects.devices import Claimed, Span, claimed_of, read_names
 from shoal.objects.hosts import host_request
 from shoal.objects.pods import Rules, reading_of
@@ -21,6 +21,19 @@ from shoal.objects.quantity import QuantityError
 
 REMEMBERED: Final = 4096
 """So many owners' last pods are remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a pod is created: its namespace's channel, and the queues that it may use."""
+
+    channel: Channel = Channel.DEVICE_PLUGIN
+    queues: tuple[str, ...] = (DEFAULT_QUEUE,)
+
+    @property
+    def queue(self) -> str:
+        """The queue of pods that name none: the only one, else the default."""
+        return self.queues[0] if len(self.queues) == 1 else DEFAULT_QUEUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +48,7 @@ class Ask:
         resource: the extended resource that they are asked for by, if they are.
         driver: the DRA driver of the vendor.
         spans: which of its devices each container uses.
+        recreate: whether somebody makes it again if it is evicted, although it has no controller.
     """
 
     request: Request
@@ -46,6 +60,7 @@ class Ask:
     resource: str = ""
     driver: str = ""
     spans: tuple[Span, ...] = ()
+    recreate: bool = False
 
     @property
     def devices(self) -> int:
@@ -62,17 +77,17 @@ class AskReader:
         for clue in catalog.clues:
             if clue.driver:
                 self._drivers.setdefault(clue.vendor, clue.driver)
-        self._last: OrderedDict[tuple[str, Channel], tuple[Pod, Ask]] = OrderedDict()
+        self._last: OrderedDict[tuple[str, Place], tuple[Pod, Ask]] = OrderedDict()
         self._equal: dict[Ask, Ask] = {}
 
-    def read(self, pod: Pod, channel: Channel) -> Ask:
+    def read(self, pod: Pod, place: Place) -> Ask:
         """What the pod asks for; equal asks are one object."""
         owner = pod.metadata.controller
-        key = (owner.uid if owner is not None else "", channel)
+        key = (owner.uid if owner is not None else "", place)
         known = self._last.get(key)
         if known is not None and _same_template(known[0], pod):
             return known[1]
-        ask = self._read(pod, channel)
+        ask = self._read(pod, place)
         ask = self._equal.setdefault(ask, ask) if ask.claimed is None else ask
         if len(self._equal) > REMEMBERED:
             self._equal.clear()
@@ -82,9 +97,10 @@ class AskReader:
             self._last.popitem(last=False)
         return ask
 
-    def _read(self, pod: Pod, channel: Channel) -> Ask:
+    def _read(self, pod: Pod, place: Place) -> Ask:
         plain = _without_plan(pod)
-        reading = reading_of(plain, self._catalog, Rules(channel))
+        channel = place.channel
+        reading = reading_of(plain, self._catalog, Rules(channel, place.queues))
         if isinstance(reading, Refusal):
             return Ask(self._held_by(plain), reading)
         claimed = claimed_of(plain)
@@ -95,13 +111,14 @@ class AskReader:
             mask = dra_offer(driver)
         return Ask(
             replace(reading.request, mask=mask),
-            queue=reading.annotations.queue,
+            queue=reading.annotations.queue if QUEUE in pod.metadata.annotations else place.queue,
             type=reading.annotations.type,
             claimed=claimed,
             vendor=reading.vendor,
             resource=next((resource for resource, _ in reading.resources), ""),
             driver=driver,
             spans=reading.spans,
+            recreate=reading.annotations.recreate,
         )
 
     def _held_by(self, pod: Pod) -> Request:

@@ -10,18 +10,21 @@ from dataclasses import dataclass
 
 from shoal.core import events as ev
 from shoal.core.world import Entry, World
-from shoal.kubernetes.asks import Ask, AskReader
+from shoal.kubernetes.asks import Ask, AskReader, Place
 from shoal.kubernetes.fleet import FleetView
-from shoal.kubernetes.flights import Flight, created_us
+from shoal.kubernetes.flights import Flight, created_us, since_us
 from shoal.kubernetes.inventory import synthetic_leaf
-from shoal.kubernetes.plans import PlanNote, read_note
+from shoal.kubernetes.plans import Kept, PlanNote, read_note
 from shoal.kubernetes.truth import CLAIM, Stage, Truth, owner_uid
+from shoal.kubernetes.wire.node import Namespace
 from shoal.kubernetes.wire.pod import Pod
 from shoal.kubernetes.wire.resource import ResourceClaim
 from shoal.kubernetes.wire.workload import Job, ReplicaSet
 from shoal.model.hold import Hold
+from shoal.model.queue import QueueTree
 from shoal.model.request import DeviceRequest, Request
 from shoal.model.workload import Outcome, Placement, PodSet, Workload
+from shoal.objects.annotations import DEFAULT_QUEUE
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,7 @@ class Books:
         """Whether this process leads: only then are empty seats filled."""
         self._reader = reader
         self._seats: dict[str, tuple[str, int]] = {}
+        self._places: dict[str, tuple[QueueTree, Namespace | None, Place]] = {}
         self._retracted: set[tuple[str, int]] = set()
         self._pods_dirty: dict[str, None] = {}
         self._owners_dirty: dict[str, None] = {}
@@ -79,6 +83,8 @@ class Books:
         self._stuck: dict[str, Hold] = {}
         """Bare pods that are pinned to a node where they do not start."""
         self._queued: list[ev.Event] = []
+        self.kept: dict[str, Kept] = {}
+        """Places that an earlier leader kept for workloads that have not been seen yet."""
 
     def queue(self, event: ev.Event) -> None:
         """Have an event yielded by the next `changes`."""
@@ -94,9 +100,31 @@ class Books:
 
     def ask(self, pod: Pod) -> Ask:
         """What a pod asks for."""
-        ask = self._reader.read(pod, self.truth.namespace(pod.metadata.namespace).channel)
+        ask = self._reader.read(pod, self._place(pod.metadata.namespace))
         self.fleet.want_mask(ask.request.mask)
         return ask
+
+    def _place(self, namespace: str) -> Place:
+        """Where pods of a namespace are created; without queues all share the default one."""
+        tree = self.world.tenants.tree
+        found = self.truth.namespaces.get(namespace)
+        known = self._places.get(namespace)
+        if known is not None and known[0] is tree and known[1] is found:
+            return known[2]
+        labels = found.metadata.labels if found is not None else {}
+        names = tuple(
+            queue.name
+            for queue in tree.leaves()
+            if queue.namespaces is None or queue.namespaces.matches(labels)
+        )
+        channel = self.truth.namespace(namespace).channel
+        place = Place(channel, names) if tree.queues else Place(channel)
+        self._places[namespace] = tree, found, place
+        return place
+
+    def truth_of(self, uid: str) -> Pod | None:
+        """The pod with this uid as it was last seen."""
+        return self.pods.get(uid)
 
     def is_seated(self, pod: str) -> bool:
         """Whether a pod has its place in a start."""
@@ -142,18 +170,23 @@ class Books:
             if entry.held.get(0) == placement:
                 return
             yield ev.WorkloadEnded(now_us, name, Outcome.CANCELLED)
-        known = self.ask(pod).request
-        held = Request(known.cpu_milli, known.memory_mib, _whole(len(leaves)))
+        ask = self.ask(pod)
+        acts = self.truth.namespace(pod.metadata.namespace).acts
+        held = Request(ask.request.cpu_milli, ask.request.memory_mib, _whole(len(leaves)))
         yield ev.WorkloadAdopted(
             now_us,
             Workload(
                 uid=name,
                 pod_sets=(PodSet("pod", 1, held),),
+                queue=ask.queue if acts else DEFAULT_QUEUE,
+                type=ask.type,
                 created_us=created_us([pod]),
                 name=pod.metadata.name,
                 namespace=pod.metadata.namespace,
+                recreated=False,
             ),
             (placement,),
+            since_us(pod),
         )
 
     def _leaves_of(self, pod: Pod, entry: Entry | None) -> tuple[str, ...]:
@@ -228,7 +261,9 @@ class Books:
             yield ev.WorkloadEnded(now_us, name, Outcome.CANCELLED)
         held = PodSet("claim", 1, Request(devices=_whole(len(leaves))))
         meta = claim.metadata
-        workload = Workload(name, (held,), name=meta.name, namespace=meta.namespace)
+        workload = Workload(
+            name, (held,), name=meta.name, namespace=meta.namespace, recreated=False
+        )
         yield ev.WorkloadAdopted(now_us, workload, (placement,))
 
 

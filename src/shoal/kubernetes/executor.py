@@ -14,11 +14,11 @@ repeated: it has a precondition, a name of its own, or the same content.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 import structlog
 
-from shoal.core.decisions import Decision, Retract, Start, Wait
+from shoal.core.decisions import Decision, Evict, Freeze, Retract, Start, Wait
 from shoal.kubernetes.asks import Ask
 from shoal.kubernetes.claims import Pin, claim_body, is_claim_of, requests_of
 from shoal.kubernetes.client import Client, JsonObject
@@ -29,6 +29,7 @@ from shoal.kubernetes.errors import (
     QuotaExceededError,
     StatusError,
 )
+from shoal.kubernetes.evicting import Evicting
 from shoal.kubernetes.flights import Flight
 from shoal.kubernetes.plans import (
     note_patch,
@@ -41,12 +42,9 @@ from shoal.kubernetes.truth import Stage
 from shoal.kubernetes.wire.kinds import RESOURCE_CLAIMS
 from shoal.kubernetes.wire.pod import Pod
 from shoal.kubernetes.wire.resource import ResourceClaim
-from shoal.kubernetes.writes import NotLeadingError, StartError, Writes
+from shoal.kubernetes.writes import MOST_TRIES, NotLeadingError, StartError, Writes
 
 _log = structlog.get_logger(__name__)
-
-MOST_TRIES: Final = 8
-"""How often a patch is made anew for a pod that others change at the same time."""
 
 
 class News(Protocol):
@@ -62,6 +60,18 @@ class News(Protocol):
 
     def failed(self, flight: Flight, number: int, reason: str) -> None:
         """A start does not come true, because of the pod with this number."""
+        ...
+
+    def evicts(self, flight: Flight) -> None:
+        """Pods of a start are being evicted."""
+        ...
+
+    def blocked(self, flight: Flight, number: int, why: str) -> None:
+        """A pod cannot be evicted now."""
+        ...
+
+    def frozen(self, decision: Freeze) -> None:
+        """Nobody is evicted any more until a person has looked."""
         ...
 
     def wake(self) -> None:
@@ -86,6 +96,7 @@ class KubernetesExecutor:
         self._client = client
         self._writes = Writes(client, source.truth, may_write)
         self._taking_back = TakingBack(source, self._writes)
+        self._evicting = Evicting(source, self._writes, now_us, self)
         self._source = source
         self._now_us = now_us
         self._news = news
@@ -110,6 +121,19 @@ class KubernetesExecutor:
                 self._spawn(self._start(flight), decision.key)
         elif isinstance(decision, Retract):
             self._retract(decision)
+        elif isinstance(decision, Evict):
+            flight = self._source.evicted(decision)
+            if flight is not None:
+                self._done.add(decision.key)
+                self._news.evicts(flight)
+                self._spawn(self._evicting.evict(flight), decision.key)
+        elif isinstance(decision, Freeze):
+            self._news.frozen(decision)
+
+    def blocked(self, flight: Flight, number: int, why: str) -> None:
+        """A pod cannot be evicted now, so its whole workload stays."""
+        self._news.blocked(flight, number, why)
+        self._spawn(self._evicting.undo(flight), f"stays/{flight.uid}/{flight.attempt}")
 
     def release_seats(self) -> None:
         """Let go the pods that have taken seats of starts that are under way."""
@@ -122,12 +146,16 @@ class KubernetesExecutor:
     def take_over(self) -> None:
         """Go on with what an earlier leader began."""
         for flight in list(self._source.flights.values()):
+            if flight.evicting:
+                self._spawn(self._evicting.evict(flight), f"evict/{flight.uid}/{flight.attempt}")
             for number, seat in flight.seats.items():
                 pod = self._source.pods.get(seat.pod)
                 stage = self._source.truth.stage(pod)
                 if stage in (Stage.GATED, Stage.RELEASED):
                     self._spawn(self._one(flight, number), f"seat/{flight.uid}/{number}")
-                if pod is not None and is_uncounted(pod) and stage is not Stage.GONE:
+                if number in flight.evicting or stage is Stage.GONE:
+                    continue
+                if pod is not None and is_uncounted(pod):
                     self._spawn(self._taking_back.track_again(pod), f"track/{pod.uid}")
 
     def renew_claim(self, flight: Flight, number: int) -> None:

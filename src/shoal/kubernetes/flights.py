@@ -6,12 +6,25 @@ makes a new pod for it, which takes the seat with its place, arrival and history
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from shoal.core.entry import Entry
+from shoal.core.reservation import Reservation
+from shoal.core.tenants import charges_of
+from shoal.core.world import World
 from shoal.kubernetes.asks import Ask
-from shoal.kubernetes.plans import PODS_PER_PART, PlanNote, PodPlan, parts_of, whole_plan
+from shoal.kubernetes.plans import (
+    PODS_PER_PART,
+    Eviction,
+    Kept,
+    PlanNote,
+    PodPlan,
+    parts_of,
+    whole_plan,
+)
 from shoal.kubernetes.wire.pod import Pod
 from shoal.model.request import Request
+from shoal.model.verdict import Reason
 from shoal.model.workload import Placement, PodSet, Workload
 
 
@@ -38,6 +51,8 @@ class Flight:
     """Whether its pods start together or not at all."""
     failure: str = ""
     """Why the start did not come true, once it is being taken back."""
+    evicting: dict[int, Eviction] = field(default_factory=dict)
+    """Seats whose pods are being evicted."""
 
     @property
     def uid(self) -> str:
@@ -77,7 +92,8 @@ class Flight:
                 for n, each in sorted(self.seats.items())
             ]
             whole = parts_of(plans)[bearers.index(number)]
-        return PlanNote(self.uid, self.attempt, pod_count(self.workload), own, whole)
+        evicted = self.evicting.get(number)
+        return PlanNote(self.uid, self.attempt, pod_count(self.workload), own, whole, evicted)
 
 
 def pod_count(workload: Workload) -> int:
@@ -119,10 +135,54 @@ def pod_sets_of(asks: Sequence[Ask]) -> tuple[PodSet, ...]:
     )
 
 
+def workload_of(uid: str, pairs: Sequence[tuple[Pod, Ask]], came_us: int) -> Workload:
+    """The workload of pods in order, with what each asks for.
+
+    Its name is that of the pods' controller. Nobody makes the pods of a workload again that has
+    none, unless they say so themselves.
+    """
+    first, ask = pairs[0]
+    owner = first.metadata.controller
+    grace_s = max(pod.spec.termination_grace_period_seconds for pod, _ in pairs)
+    return Workload(
+        uid=uid,
+        pod_sets=pod_sets_of([each for _, each in pairs]),
+        queue=ask.queue,
+        type=ask.type,
+        created_us=came_us,
+        name=owner.name if owner is not None else first.metadata.name,
+        namespace=first.metadata.namespace,
+        grace_us=grace_s * 1_000_000,
+        recreated=owner is not None or ask.recreate,
+    )
+
+
+def reservation_of(world: World, workload: Workload, kept: Kept | None) -> Reservation | None:
+    """The places that are kept for a workload, as the core books them; None where they do not fit.
+
+    `kept` is what was written with the evictions that make room for it.
+    """
+    if kept is None or len(kept.plans) != pod_count(workload):
+        return None
+    entry = Entry(workload, 0)
+    placements = tuple(plan.placement() for plan in kept.plans)
+    charged = bool(world.tenants.tree.queues)
+    charges = tuple(
+        charges_of(world.fleet, entry.request_of(p.pod), p) if charged else () for p in placements
+    )
+    return Reservation(placements, charges, None, kept.evicted, Reason(kept.reason))
+
+
 def created_us(pods: Iterable[Pod]) -> int:
     """When the oldest of some pods was created, by the control plane's clock."""
     times = [p.metadata.creation_timestamp for p in pods if p.metadata.creation_timestamp]
     return int(min(times).timestamp() * 1_000_000) if times else 0
+
+
+def since_us(pod: Pod | None) -> int | None:
+    """Since when a pod is on its node, as its kubelet says; None where nobody has said it."""
+    started = pod.status.start_time if pod is not None else None
+    return int(started.timestamp() * 1_000_000) if started is not None else None
 
 
 def plans_of(

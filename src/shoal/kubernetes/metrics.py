@@ -71,6 +71,12 @@ class SchedulerMetrics(Collector):
         leads.add_metric([], 1.0 if scheduler.source.acts else 0.0)
         yield leads
 
+        frozen = GaugeMetricFamily(
+            "shoal_evictions_frozen", "1 while nobody is evicted until a person resumes."
+        )
+        frozen.add_metric([], 1.0 if scheduler.world.evictions.frozen else 0.0)
+        yield frozen
+
     def _api(self) -> Iterable[Metric]:
         counters = self._transport.counters
         calls = CounterMetricFamily(

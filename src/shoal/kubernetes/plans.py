@@ -47,6 +47,27 @@ class Part(msgspec.Struct, frozen=True, gc=False):
     plans: tuple[PodPlan, ...]
 
 
+class Kept(msgspec.Struct, frozen=True, gc=False):
+    """The places that are kept for a workload for which others are evicted."""
+
+    workload: str
+    plans: tuple[PodPlan, ...]
+    evicted: tuple[str, ...]
+    reason: str
+
+
+class Eviction(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """Why a pod is evicted and for whom; written on it before the Eviction API is asked.
+
+    `kept` stands on one pod of an eviction only: a new leader has to know it once.
+    """
+
+    beneficiaries: tuple[str, ...]
+    reason: str
+    grace_s: int
+    kept: tuple[Kept, ...] = ()
+
+
 class PlanNote(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """The content of the annotation: the workload, which of its starts, and what the pod got."""
 
@@ -56,6 +77,7 @@ class PlanNote(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """How many pods start together."""
     own: PodPlan
     whole: Part | None = None
+    eviction: Eviction | None = None
 
     @property
     def start(self) -> tuple[str, int]:
@@ -184,6 +206,19 @@ def untracked_patch(pod: Pod) -> JsonObject:
     """
     kept = [each for each in pod.metadata.finalizers if each != TRACKING]
     return _finalizers(pod, kept)
+
+
+def eviction_patch(pod: Pod, note: PlanNote) -> JsonObject:
+    """The patch that notes an eviction, or that there is none, and whether a Job counts the pod."""
+    body: dict[str, Any] = dict(note_patch(pod, note))
+    known = pod.metadata.finalizers
+    owner = pod.metadata.controller
+    kept = [each for each in known if each != TRACKING]
+    if note.eviction is None and owner is not None and owner.kind == "Job":
+        kept.append(TRACKING)
+    if sorted(kept) != sorted(known):
+        body["metadata"] = body["metadata"] | {"finalizers": kept}
+    return body
 
 
 def tracked_patch(pod: Pod) -> JsonObject:

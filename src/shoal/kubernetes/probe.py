@@ -2,6 +2,7 @@
 
 `/healthz` it runs; `/readyz` everything has been listed; `/metrics` Prometheus' text;
 `/consistency` its world compared with a fresh list of the API server, as a JSON list of sentences.
+`POST /evictions/resume?by=NAME` lets frozen evictions go on.
 Loopback by default: nothing here asks who is there.
 """
 
@@ -47,7 +48,13 @@ async def served(scheduler: Scheduler, client: Client, host: str, port: int) -> 
         found = await look(scheduler, client)
         return web.Response(body=msgspec.json.encode(found), content_type="application/json")
 
+    async def resume(request: web.Request) -> web.Response:
+        if scheduler.resume(request.query.get("by", "")):
+            return web.Response(text="ok\n")
+        return web.Response(text="this process does not lead; ask the one that does\n", status=409)
+
     app = web.Application()
+    app.router.add_post("/evictions/resume", resume)
     app.router.add_get("/metrics", metrics)
     app.router.add_get("/healthz", healthy)
     app.router.add_get("/readyz", ready)

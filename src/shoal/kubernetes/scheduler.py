@@ -15,7 +15,7 @@ import structlog
 
 from shoal.catalog.catalog import Catalog
 from shoal.core import events as ev
-from shoal.core.decisions import Wait
+from shoal.core.decisions import Freeze, Wait
 from shoal.core.policies import Policy
 from shoal.core.world import World
 from shoal.kubernetes.asks import AskReader
@@ -35,6 +35,7 @@ from shoal.kubernetes.truth import Truth
 from shoal.kubernetes.wire.meta import ObjectReference
 from shoal.loop.engine import Loop, NoRecorder, Recorder
 from shoal.model.hold import Hold, HoldReason
+from shoal.model.queue import QueueTree
 from shoal.texts.holds import hold_text
 from shoal.texts.verdicts import verdict_text
 
@@ -59,6 +60,9 @@ class AlwaysLeads:
     is_leader = True
 
 
+NO_QUEUES: Final = QueueTree()
+
+
 @dataclass(frozen=True)
 class SchedulerOptions:
     """How a scheduler goes about it."""
@@ -69,6 +73,8 @@ class SchedulerOptions:
     """The pause in which changes gather, so that one cycle serves them all."""
     tick_s: float = 0.5
     """How often deadlines are looked at."""
+    queues: QueueTree = NO_QUEUES
+    """The tenant tree, as `objects.tree.resolved` writes it out."""
     source: SourceOptions = SOURCE_DEFAULTS
     deadlines: DeadlineOptions = DEADLINE_DEFAULTS
 
@@ -142,6 +148,8 @@ class Scheduler:
         )
         self.loop = Loop(self.world, policy, seed, self.executor, recorder or NoRecorder())
         self.pricing = Pricing(self.world, policy, self.wake)
+        if options.queues.queues:
+            self.source.queue(ev.QueuesSet(now_us(), options.queues))
         for store in truth.stores:
             store.subscribe(self._changed)
 
@@ -257,6 +265,48 @@ class Scheduler:
         for uid in flight.pods:
             self._say(uid, "StartFailed", f"Not started on node {node}: {reason}", warning=True)
         self.source.fail(flight, number, reason, now_us())
+
+    def evicts(self, flight: Flight) -> None:
+        """Tell pods that they are evicted, and for whom."""
+        for number, eviction in sorted(flight.evicting.items()):
+            note = f"Evicted ({eviction.reason})"
+            if eviction.beneficiaries:
+                note += f" so that {self._names(eviction.beneficiaries)} can start"
+            note += f". It has {eviction.grace_s} s to stop."
+            _log.info("evicting", workload=flight.uid, pod=number, why=note)
+            self._say(flight.seats[number].pod, "Evicted", note, warning=True)
+
+    def _names(self, workloads: tuple[str, ...]) -> str:
+        entries = (self.world.entries.get(uid) for uid in workloads)
+        return ", ".join(
+            uid if entry is None else f"{entry.workload.namespace}/{entry.workload.name}"
+            for uid, entry in zip(workloads, entries, strict=True)
+        )
+
+    def blocked(self, flight: Flight, number: int, why: str) -> None:
+        """Tell a pod that it stays."""
+        seat = flight.seats.get(number)
+        if seat is not None and seat.pod:
+            self._say(seat.pod, "EvictionRefused", f"Not evicted: {why}")
+
+    def frozen(self, decision: Freeze) -> None:
+        """Tell whoever reads the log or the metrics that a person has to look."""
+        _log.error(
+            "evictions are frozen until a person resumes them",
+            why=decision.reason.value,
+            evictions=decision.evictions,
+            most=decision.most,
+        )
+
+    def resume(self, by: str) -> bool:
+        """Let evictions go on because a person says so; false where this process does not lead."""
+        if not self._leadership.is_leader or not self.is_ready:
+            return False
+        _log.info("evictions resumed", by=by)
+        self.source.queue(ev.EvictionsResumed(now_us(), by))
+        self._undecided = True
+        self.wake()
+        return True
 
     # Telling people ---------------------------------------------------------------------------
 

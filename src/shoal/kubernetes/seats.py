@@ -7,7 +7,7 @@ from shoal.core.world import World
 from shoal.kubernetes.asks import AskReader
 from shoal.kubernetes.books import DEFAULT_OPTIONS, Books, SourceOptions
 from shoal.kubernetes.fleet import FleetView
-from shoal.kubernetes.flights import Flight
+from shoal.kubernetes.flights import Flight, since_us
 from shoal.kubernetes.truth import OWNER, Stage, Truth
 from shoal.kubernetes.units import Units
 from shoal.kubernetes.wire.pod import Pod
@@ -77,7 +77,9 @@ class Seats(Books):
         deleted = pod is None or not pod.is_ended
         self._unseat(uid)
         self._owners_dirty[flight.owner] = None
-        if entry is None:
+        if number in flight.evicting:
+            yield from self._evicted(flight, number, uid, now_us)
+        elif entry is None:
             self._drop(flight)
         elif not started and not flight.together:
             yield ev.WorkloadEnded(now_us, flight.uid, Outcome.CANCELLED)
@@ -92,6 +94,29 @@ class Seats(Books):
             self._empty[flight.uid, number] = now_us + self.options.slot_keep_us
         else:
             yield from self._give_up_seat(flight, number, now_us)
+
+    def _evicted(self, flight: Flight, number: int, uid: str, now_us: int) -> Iterator[ev.Event]:
+        """An evicted pod is gone. Its workload, if it was the last, waits for new pods."""
+        pod = self.pods.get(uid)
+        del flight.evicting[number]
+        flight.seats.pop(number)
+        self._vacant[flight.owner].discard((flight.uid, number))
+        last = not flight.seats
+        if last and (_is_done(pod) or uid == flight.owner):
+            outcome = Outcome.COMPLETED if _is_done(pod) else Outcome.EVICTED
+            yield ev.WorkloadEnded(now_us, flight.uid, outcome)
+        else:
+            yield ev.PodEnded(now_us, flight.uid, number)
+        if not last:
+            if not flight.evicting:
+                self.units.stays(flight.uid, flight.owner)
+            return
+        self._drop(flight)
+        if flight.uid in self.world.entries:
+            until_us = now_us + self.options.slot_keep_us
+            self.units.returns(flight.workload, flight.owner, until_us)
+        else:
+            self.units.stays(flight.uid, flight.owner)
 
     def _keeps(self, flight: Flight, number: int) -> bool:
         """Whether the place of a deleted pod is kept: it is wanted, and still good."""
@@ -128,7 +153,11 @@ class Seats(Books):
             self._drop(flight)
 
     def _expire(self, now_us: int) -> Iterator[ev.Event]:
-        """Give up seats that nobody took in time, or that are good no longer."""
+        """Give up seats, and places of evicted pods, that nobody took in time or that are bad."""
+        for uid, until_us in list(self.units.returning.items()):
+            owner = uid.rpartition("/")[0]
+            if until_us <= now_us or not self._wanted(owner):
+                yield from self.units.expire(uid, now_us)
         for (uid, number), until_us in list(self._empty.items()):
             flight = self.flights.get(uid)
             if flight is None or number not in flight.seats:
@@ -152,7 +181,9 @@ class Seats(Books):
             return left
         for uid, number in sorted(self._vacant.get(owner, ())):
             flight = self.flights[uid]
-            if flight.failure or not left or not self._is_good(flight, number):
+            if flight.failure or flight.evicting or not left:
+                continue
+            if not self._is_good(flight, number):
                 continue
             wanted = self.world.entries[uid].request_of(number)
             pod = next((p for p in left if _alike(self.ask(p).request, wanted)), None)
@@ -211,6 +242,8 @@ class Seats(Books):
             if (entry is not None and number in entry.started)
             or self.truth.stage(self.pods.get(seat.pod)) is Stage.BOUND
         ]
+        known = entry.started if entry is not None else {}
+        evicting = tuple(sorted(flight.evicting))
         yield ev.WorkloadRestored(
             now_us,
             flight.workload,
@@ -219,7 +252,22 @@ class Seats(Books):
             tuple(started),
             None,
             (),
+            since_us=tuple(
+                known.get(number) or self._since_us(flight, number, now_us) for number in started
+            ),
+            checkpoint_us=entry.checkpoint_us if entry is not None else None,
+            evicting=evicting,
+            resting=tuple(n for n in evicting if flight.evicting[n].beneficiaries),
+            evictions_us=entry.evictions_us if entry is not None else (),
         )
+
+    def _since_us(self, flight: Flight, number: int, now_us: int) -> int:
+        found = since_us(self.pods.get(flight.seats[number].pod))
+        return now_us if found is None else min(found, now_us)
+
+
+def _is_done(pod: Pod | None) -> bool:
+    return pod is not None and pod.status.phase == "Succeeded"
 
 
 def _alike(one: Request, other: Request) -> bool:

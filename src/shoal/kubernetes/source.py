@@ -15,6 +15,7 @@ from shoal.core import events as ev
 from shoal.core.world import World
 from shoal.kubernetes.asks import AskReader
 from shoal.kubernetes.books import DEFAULT_OPTIONS, SourceOptions
+from shoal.kubernetes.budgets import Budgets
 from shoal.kubernetes.fleet import FleetView
 from shoal.kubernetes.plans import read_note
 from shoal.kubernetes.starts import Starts
@@ -38,7 +39,12 @@ class Source(Starts):
         options: SourceOptions = DEFAULT_OPTIONS,
     ) -> None:
         super().__init__(truth, world, reader, fleet, options)
+        self.budgets = Budgets(truth, self._started_with)
         self._subscribe()
+
+    def _started_with(self, pod: str) -> str:
+        """The workload that a pod was started with; empty if it was not, or by somebody else."""
+        return self._seats[pod][0] if pod in self._seats else ""
 
     def _subscribe(self) -> None:
         truth = self.truth
@@ -50,6 +56,8 @@ class Source(Starts):
         truth.quotas.subscribe(lambda old, new: self._quota_changed(old or new))
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        if (changed := new or old) is not None:
+            self.budgets.pod_changed(changed)
         if new is not None:
             self.pods[new.uid] = new
             self._pods_dirty[new.uid] = None
@@ -113,6 +121,7 @@ class Source(Starts):
             or self._claims_dirty
             or self._queued
             or self.fleet.is_dirty
+            or self.budgets.is_dirty
         )
 
     @property
@@ -138,11 +147,12 @@ class Source(Starts):
         for owner in sorted(self._due_owners(now_us)):
             yield from self._owner(owner, now_us)
         yield from self.fleet.changes(now_us)  # masks that were asked for just now
+        yield from self.budgets.changes(now_us)
         yield from self._take_queued()
 
     def next_due_us(self) -> int | None:
         """When something has to be looked at although nothing changes; None: never."""
-        times = [*self.units.due.values(), *self._empty.values()]
+        times = [*self.units.due.values(), *self.units.returning.values(), *self._empty.values()]
         return min(times) if times else None
 
     def _take_queued(self) -> Iterator[ev.Event]:
@@ -206,6 +216,8 @@ class Source(Starts):
             flight, number = self.flights[self._seats[uid][0]], self._seats[uid][1]
             if note is not None and (note.start != flight.start or note.own.pod != number):
                 yield from self._leave(uid, now_us)  # somebody else planned it otherwise
+            elif note is not None:
+                yield from self.noted(pod, note, now_us)
         if uid in self._seats:
             yield from self._seated(uid, pod, stage, now_us)
             return

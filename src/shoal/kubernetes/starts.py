@@ -1,9 +1,12 @@
 """Starts: decided here, taken back, or found on pods that another process let go."""
 
 from collections.abc import Iterator
+from typing import Final
+
+import msgspec
 
 from shoal.core import events as ev
-from shoal.core.decisions import Retract, Start
+from shoal.core.decisions import Evict, Retract, Start
 from shoal.core.world import State
 from shoal.kubernetes.flights import (
     Flight,
@@ -11,15 +14,17 @@ from shoal.kubernetes.flights import (
     created_us,
     plans_of,
     pod_count,
-    pod_sets_of,
+    workload_of,
 )
-from shoal.kubernetes.plans import PlanNote, PodPlan, attempt_of, read_note
+from shoal.kubernetes.plans import Eviction, Kept, PlanNote, PodPlan, attempt_of, read_note
 from shoal.kubernetes.seats import Seats
 from shoal.kubernetes.truth import OWNER, Stage, owner_uid
 from shoal.kubernetes.units import Unit
 from shoal.kubernetes.wire.pod import Pod
 from shoal.model.hold import Hold, HoldReason
 from shoal.model.workload import Outcome, Workload
+
+SECOND_US: Final = 1_000_000
 
 
 class Starts(Seats):
@@ -36,6 +41,10 @@ class Starts(Seats):
                 self._seat(flight, number, uid, now_us)
                 self.replans.discard(uid)
         empty = [number for number, seat in flight.seats.items() if not seat.pod]
+        if len(empty) == len(flight.seats):
+            # Its pods were evicted, and those that are made instead may not come at all.
+            until_us = now_us + self.options.slot_keep_us
+            self._empty.update(((flight.uid, number), until_us) for number in empty)
         self._vacant[unit.owner].update((flight.uid, number) for number in empty)
         self._owners_dirty[unit.owner] = None
         return flight
@@ -86,6 +95,65 @@ class Starts(Seats):
         self._drop(flight)
         self._owners_dirty[flight.owner] = None
         return flight
+
+    def evicted(self, decision: Evict) -> Flight | None:
+        """Note that pods are to be evicted; None if they belong to no start of ours."""
+        flight = self.flights.get(decision.workload)
+        if flight is None:
+            return None
+        kept = tuple(
+            Kept(
+                uid,
+                tuple(PodPlan(p.pod, p.node, p.leaves) for p in entry.reserved.placements),
+                entry.reserved.evicted,
+                entry.reserved.reason.value,
+            )
+            for uid in decision.for_
+            if (entry := self.world.entries.get(uid)) is not None and entry.reserved is not None
+        )
+        eviction = Eviction(
+            decision.for_, decision.reason.value, -(-decision.grace_us // SECOND_US), kept
+        )
+        numbers = [number for number in decision.pods if number in flight.seats]
+        for number in numbers:
+            flight.evicting[number] = eviction
+            eviction = msgspec.structs.replace(eviction, kept=())
+        self._leaves(flight)
+        return flight
+
+    def stays(self, flight: Flight, number: int, now_us: int) -> None:
+        """Note that the eviction of a pod was refused, so that of its whole workload."""
+        flight.evicting.clear()
+        self.units.stays(flight.uid, flight.owner)
+        self._owners_dirty[flight.owner] = None
+        self.queue(ev.EvictionBlocked(now_us, flight.uid, flight.attempt, number))
+
+    def _leaves(self, flight: Flight) -> None:
+        self.units.leaves(flight.workload, flight.owner)
+        self._owners_dirty[flight.owner] = None
+
+    def noted(self, pod: Pod, note: PlanNote, now_us: int) -> Iterator[ev.Event]:
+        """Follow what the leader noted on a seated pod about its eviction."""
+        flight, number = self.flights[note.workload], note.own.pod
+        known = flight.evicting.get(number)
+        if self.acts or note.eviction == known:
+            return
+        if note.eviction is None:
+            if not pod.is_terminating:
+                flight.evicting.clear()
+                self.units.stays(flight.uid, flight.owner)
+                yield ev.EvictionBlocked(now_us, flight.uid, flight.attempt, number)
+            return
+        flight.evicting[number] = note.eviction
+        self._leaves(flight)
+        yield from self._restore(flight, now_us)
+        yield from self._keep(note.eviction, now_us)
+
+    def _keep(self, eviction: Eviction, now_us: int) -> Iterator[ev.Event]:
+        """Keep the places that an eviction makes room for, as whoever decided it did."""
+        for kept in eviction.kept:
+            self.kept[kept.workload] = kept
+            yield from self.units.submit_again(kept.workload, now_us)
 
     def cancel(self, flight: Flight, now_us: int) -> None:
         """Take back a start of which nothing was let go, without blaming a node."""
@@ -138,8 +206,13 @@ class Starts(Seats):
         self._add(flight)
         for number, plan in live.items():
             self._seat(flight, number, plan.uid, now_us)
+            eviction = notes[plan.uid].eviction if plan.uid in notes else None
+            if eviction is not None:
+                flight.evicting[number] = eviction
+                self._leaves(flight)
         if (
             waiting is not None
+            and not flight.evicting
             and waiting.state is State.WAITING
             and waiting.attempt + 1 == note.attempt
             and len(live) == note.pods == pod_count(waiting.workload)
@@ -149,6 +222,8 @@ class Starts(Seats):
             yield ev.Decided(now_us, Start(key, note.workload, flight.placements))
         else:
             yield from self._restore(flight, now_us)
+            for _, eviction in sorted(flight.evicting.items()):
+                yield from self._keep(eviction, now_us)
         for plan in live.values():
             seated = self.pods.get(plan.uid)
             if seated is not None:
@@ -165,17 +240,8 @@ class Starts(Seats):
     def _rebuilt_workload(self, note: PlanNote, plans: dict[int, PodPlan]) -> Workload:
         pods = {n: self.pods[plan.uid] for n, plan in plans.items() if plan.uid in self.pods}
         first = pods[min(pods)]
-        asks, last = [], self.ask(first)
+        pairs, last = [], (first, self.ask(first))
         for number in range(note.pods):
-            last = self.ask(pods[number]) if number in pods else last
-            asks.append(last)
-        controller = first.metadata.controller
-        return Workload(
-            uid=note.workload,
-            pod_sets=pod_sets_of(asks),
-            queue=last.queue,
-            type=last.type,
-            created_us=created_us(pods.values()),
-            name=controller.name if controller is not None else first.metadata.name,
-            namespace=first.metadata.namespace,
-        )
+            last = (pods[number], self.ask(pods[number])) if number in pods else last
+            pairs.append(last)
+        return workload_of(note.workload, pairs, created_us(pods.values()))

@@ -12,9 +12,10 @@ from shoal.kubernetes.admission.names import CHANNEL, GATE, MANAGE, MODE
 from shoal.kubernetes.cache import WatchCache
 from shoal.kubernetes.client import Client
 from shoal.kubernetes.store import Indexer, Store
-from shoal.kubernetes.wire.cluster import ResourceQuota
+from shoal.kubernetes.wire.cluster import DisruptionBudget, ResourceQuota
 from shoal.kubernetes.wire.kinds import (
     DEVICE_CLASSES,
+    DISRUPTION_BUDGETS,
     JOBS,
     NAMESPACES,
     NODES,
@@ -72,6 +73,7 @@ class Truth:
     quotas: Store[ResourceQuota]
     jobs: Store[Job]
     replica_sets: Store[ReplicaSet]
+    budgets: Store[DisruptionBudget]
     as_if_managed: bool = False
     """Whether to see every namespace as if Shoal acted there, to say what it would decide."""
 
@@ -80,7 +82,7 @@ class Truth:
         """All of them."""
         return (
             *(self.nodes, self.slices, self.pods, self.claims, self.classes),
-            *(self.namespaces, self.quotas, self.jobs, self.replica_sets),
+            *(self.namespaces, self.quotas, self.jobs, self.replica_sets, self.budgets),
         )
 
     def namespace(self, name: str) -> "Managed":
@@ -199,6 +201,7 @@ async def watched(cache: WatchCache, client: Client) -> Truth:
         quotas=cache.watch(RESOURCE_QUOTAS, indexes={NAMESPACE: _of_namespace}),
         jobs=cache.watch(JOBS),
         replica_sets=cache.watch(REPLICA_SETS),
+        budgets=cache.watch(DISRUPTION_BUDGETS, indexes={NAMESPACE: _of_namespace}),
     )
 
 
@@ -214,6 +217,7 @@ def empty_truth() -> Truth:
         quotas=_empty(RESOURCE_QUOTAS, {NAMESPACE: _of_namespace}),
         jobs=_empty(JOBS),
         replica_sets=_empty(REPLICA_SETS),
+        budgets=_empty(DISRUPTION_BUDGETS, {NAMESPACE: _of_namespace}),
     )
 
 

@@ -15,7 +15,14 @@ from shoal.core import events as ev
 from shoal.core.world import Entry, State, World
 from shoal.kubernetes.asks import Ask
 from shoal.kubernetes.fleet import FleetView
-from shoal.kubernetes.flights import created_us, in_order, pod_count, pod_sets_of
+from shoal.kubernetes.flights import (
+    created_us,
+    in_order,
+    pod_count,
+    reservation_of,
+    workload_of,
+)
+from shoal.kubernetes.plans import Kept
 from shoal.kubernetes.truth import NAMESPACE, OWNER, Stage, Truth, owner_uid
 from shoal.kubernetes.wire.pod import Pod
 from shoal.kubernetes.wire.workload import Job, ReplicaSet
@@ -85,9 +92,14 @@ class Book(Protocol):
     replica_sets: dict[str, ReplicaSet]
     flights_of: dict[str, set[str]]
     replans: set[str]
+    kept: dict[str, Kept]
 
     def ask(self, pod: Pod) -> Ask:
         """What a pod asks for."""
+        ...
+
+    def truth_of(self, uid: str) -> Pod | None:
+        """The pod with this uid as it was last seen."""
         ...
 
     def is_seated(self, pod: str) -> bool:
@@ -116,6 +128,11 @@ class Units:
         """Nodes that refused pods of an owner, and until when they are not tried again (us)."""
         self.gangs: dict[str, str] = {}
         """The uid of the workload that waits for each owner whose pods start together."""
+        self.leaving: dict[str, dict[str, str]] = defaultdict(dict)
+        """By owner: workloads that were evicted, and the pod that takes the place of each."""
+        self.returning: dict[str, int] = {}
+        """Workloads whose evicted pods are gone and not made again yet, and until when that is
+        waited for (us)."""
         self._quota_seen: dict[str, tuple[str, str, str, str]] = {}
         """Owners whose claim a quota refused: namespace, quota, its version then, the message."""
         self._book = book
@@ -138,7 +155,8 @@ class Units:
             yield from self._drop_one(uid, now_us)
             return
         ask = self._book.ask(pod)
-        hold = self._hold([(pod, ask)], owner_uid(pod))
+        heir = self._inherits(owner_uid(pod), uid)
+        hold = self._follows(heir, [uid]) or self._hold([(pod, ask)], owner_uid(pod))
         if hold is not None:
             yield from self._drop_one(uid, now_us)
             self.holds[uid] = hold
@@ -146,6 +164,7 @@ class Units:
         self.holds.pop(uid, None)
         owner = owner_uid(pod)
         known = self.unit_of.get(uid)
+        known = known or heir
         number = int(known.rpartition("/")[2]) if known else self._new_number(owner, pod)
         workload = self._workload(f"{owner}/{number}", [(pod, ask)])
         yield from self._submit(Unit(workload, owner, (uid,)), now_us)
@@ -157,7 +176,12 @@ class Units:
         pods = list(book.truth.pods.by(OWNER, owner))
         left = book.fill(owner, [pod for pod in pods if self.waits(pod)], now_us)
         if not left:
-            yield from self._drop_gang(owner, now_us)
+            if self.gangs.get(owner) not in self.returning:
+                yield from self._drop_gang(owner, now_us)
+            return
+        leaving = next((uid for uid in self.leaving.get(owner, ()) if uid not in self.waiting), "")
+        if (hold := self._follows(leaving, [pod.uid for pod in left])) is not None:
+            self.holds[owner] = hold
             return
         lacks = self._lacks(owner, pods, left)
         if lacks is not None and len(left) < lacks and not self._settled(owner, left, now_us):
@@ -185,11 +209,67 @@ class Units:
             return 0
         return max(0, found.spec.replicas - self._alive(pods))
 
+    # Evictions
+
+    def leaves(self, workload: Workload, owner: str) -> None:
+        """Note that the pods of a workload are evicted, so that those made instead wait for it."""
+        self.leaving[owner].setdefault(workload.uid, "")
+
+    def stays(self, uid: str, owner: str) -> None:
+        """Note that a workload is evicted no longer, or that it came back."""
+        self.leaving[owner].pop(uid, None)
+        if not self.leaving[owner]:
+            del self.leaving[owner]
+
+    def returns(self, workload: Workload, owner: str, until_us: int) -> None:
+        """Let a workload wait whose evicted pods are gone; its new pods take its place."""
+        self.waiting[workload.uid] = Unit(workload, owner, ())
+        self.returning[workload.uid] = until_us
+        self.numbers.take(owner, int(workload.uid.rpartition("/")[2]))
+        if owner in self._book.jobs:
+            self.gangs[owner] = workload.uid
+
+    def submit_again(self, uid: str, now_us: int) -> Iterator[ev.Event]:
+        """Have a workload that waits already wait with the places that are kept for it."""
+        unit = self.waiting.get(uid)
+        if unit is not None:
+            yield ev.WorkloadEnded(now_us, uid, Outcome.CANCELLED)
+            yield from self._submit(unit, now_us)
+
+    def expire(self, uid: str, now_us: int) -> Iterator[ev.Event]:
+        """Give up a workload whose evicted pods nobody makes again."""
+        unit = self.waiting.get(uid)
+        self.returning.pop(uid, None)
+        if unit is not None and not unit.pods:
+            self.stays(uid, unit.owner)
+            if self.gangs.get(unit.owner) == uid:
+                del self.gangs[unit.owner]
+            yield from self._cancel(uid, now_us)
+
+    def _inherits(self, owner: str, pod: str) -> str:
+        """The evicted workload whose place a pod takes; empty if there is none."""
+        leaving = self.leaving.get(owner, {})
+        for uid, heir in leaving.items():
+            if heir == pod:
+                return uid
+        for uid, heir in leaving.items():
+            if not heir or not self.waits(self._book.truth_of(heir)):
+                leaving[uid] = pod
+                return uid
+        return ""
+
+    def _follows(self, uid: str, pods: Sequence[str]) -> Hold | None:
+        """What holds the heirs of a workload back until its own pods are gone."""
+        if not uid or uid in self.waiting:
+            return None
+        return Hold(HoldReason.FOLLOWS, tuple(pods), (("workload", uid),))
+
     def started(self, uid: str) -> Unit | None:
         """Take a unit out that was started; its number stays in use."""
         unit = self.waiting.pop(uid, None)
         if unit is not None:
             self._forget_pods(unit)
+            self._came_back(unit)
             self.gangs.pop(unit.owner, None)
         return unit
 
@@ -225,25 +305,16 @@ class Units:
     # Parts
 
     def _workload(self, uid: str, pairs: Sequence[tuple[Pod, Ask]]) -> Workload:
-        pods = [pod for pod, _ in pairs]
         known = self.waiting.get(uid)
-        first, ask = pairs[0]
-        owner = first.metadata.controller
-        return Workload(
-            uid=uid,
-            pod_sets=pod_sets_of([each for _, each in pairs]),
-            queue=ask.queue,
-            type=ask.type,
-            # What waits keeps its place in the queue while single pods of it are replaced.
-            created_us=known.workload.created_us if known else created_us(pods),
-            name=owner.name if owner is not None else first.metadata.name,
-            namespace=first.metadata.namespace,
-        )
+        # What waits keeps its place in the queue while single pods of it are replaced.
+        came_us = known.workload.created_us if known else created_us(pod for pod, _ in pairs)
+        return workload_of(uid, pairs, came_us)
 
     def _submit(self, unit: Unit, now_us: int) -> Iterator[ev.Event]:
         uid = unit.workload.uid
         known = self.waiting.get(uid)
         self.waiting[uid] = unit
+        self._came_back(unit)
         if known is not None and known.pods != unit.pods:
             self._forget_pods(known)
         self.unit_of.update(dict.fromkeys(unit.pods, uid))
@@ -254,10 +325,20 @@ class Units:
             return
         if entry is not None:
             yield ev.WorkloadEnded(now_us, uid, Outcome.CANCELLED)
-        if refused:
-            yield ev.WorkloadRestored(now_us, unit.workload, 0, (), (), None, refused)
+        reserved = reservation_of(self._book.world, unit.workload, self._book.kept.pop(uid, None))
+        if refused or reserved:
+            yield ev.WorkloadRestored(
+                now_us, unit.workload, 0, (), (), None, refused, reserved=reserved
+            )
         else:
             yield ev.WorkloadSubmitted(now_us, unit.workload)
+
+    def _came_back(self, unit: Unit) -> None:
+        """Note that a workload that was evicted has pods again, or a place for them."""
+        uid = unit.workload.uid
+        self.returning.pop(uid, None)
+        if uid in self.leaving.get(unit.owner, ()):
+            self.stays(uid, unit.owner)
 
     def _refused_now(self, owner: str, now_us: int) -> tuple[str, ...]:
         nodes = self.refusals.get(owner)
@@ -332,6 +413,8 @@ class Units:
         unit = self.waiting.get(known) if known is not None else None
         if unit is not None and pod_count(unit.workload) == lacks:
             unit.pods = tuple(pod.uid for pod in left)
+            self.unit_of.update(dict.fromkeys(unit.pods, unit.workload.uid))
+            self._came_back(unit)
             return
         yield from self._drop_gang(owner, now_us)
         job = self._book.jobs[owner]

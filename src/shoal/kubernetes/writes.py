@@ -26,6 +26,10 @@ PAUSE_S: Final = 1.0
 """The pause before a write is tried again that the API server did not answer."""
 
 
+MOST_TRIES: Final = 8
+"""How often a patch is made anew for a pod that others change at the same time."""
+
+
 class NotLeadingError(Exception):
     """This process leads no longer: nothing more is written."""
 

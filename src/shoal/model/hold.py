@@ -19,7 +19,8 @@ class HoldReason(StrEnum):
     - `QUOTA_REFUSED`: `quota`, `namespace`, `message` of the API server;
     - `REFUSED`: the refusal itself;
     - `OWN_CLAIM`: `claim`;
-    - `STUCK`: `node`, `message` of kube-scheduler.
+    - `STUCK`: `node`, `message` of kube-scheduler;
+    - `FOLLOWS`: `workload` whose pods were evicted and are not gone yet.
     """
 
     INCOMPLETE = "incomplete"
@@ -28,6 +29,7 @@ class HoldReason(StrEnum):
     REFUSED = "refused"
     OWN_CLAIM = "own-claim"
     STUCK = "stuck"
+    FOLLOWS = "follows"
 
 
 @dataclass(frozen=True, slots=True)

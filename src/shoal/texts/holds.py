@@ -30,6 +30,9 @@ _ENGLISH: Final[Mapping[HoldReason, str]] = {
         "It is pinned to node {node}, where kube-scheduler does not start it: {message} A pin"
         " cannot be taken back: create the pod again to have it placed elsewhere."
     ),
+    HoldReason.FOLLOWS: (
+        "It takes the place of a pod that was evicted, and waits until that one is gone."
+    ),
 }
 
 _CHINESE: Final[Mapping[HoldReason, str]] = {
@@ -53,6 +56,7 @@ _CHINESE: Final[Mapping[HoldReason, str]] = {
         "它已固定到节点 {node}，但 kube-scheduler 无法在该节点启动它：{message} 固定无法撤销，"
         "如需放置到其他节点，请重新创建该 Pod。"
     ),
+    HoldReason.FOLLOWS: "它将接替一个被驱逐的 Pod，正在等待该 Pod 结束。",
 }
 
 _TEXTS: Final = {Language.ENGLISH: _ENGLISH, Language.CHINESE: _CHINESE}

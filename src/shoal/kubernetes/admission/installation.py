@@ -97,7 +97,13 @@ RIGHTS: Final = (
         ("get", "list", "watch", "patch", "delete"),
         reason="to lift the gate, and to take back starts that did not come true",
     ),
-    Right("scheduler", "", "pods/eviction", ("create",), reason="gangs that are not whole in time"),
+    Right(
+        "scheduler",
+        "",
+        "pods/eviction",
+        ("create",),
+        reason="gangs that are not whole in time, and evictions",
+    ),
     Right("scheduler", "", "nodes", ("list", "watch"), reason="what nodes offer"),
     Right("scheduler", "", "resourcequotas", ("list", "watch"), reason="room for claims"),
     *(
@@ -107,6 +113,7 @@ RIGHTS: Final = (
             ("resource.k8s.io", "deviceclasses", "what claims ask for"),
             ("batch", "jobs", "how many pods start together"),
             ("apps", "replicasets", "how many pods are wanted"),
+            ("policy", "poddisruptionbudgets", "how many pods may be evicted"),
         )
     ),
     Right(

@@ -88,6 +88,7 @@ class DisruptionBudgetSpec(Wire, frozen=True):
 class DisruptionBudgetStatus(Conditioned, frozen=True):
     """How many disruptions are allowed now."""
 
+    observed_generation: int = 0
     disruptions_allowed: int = 0
     current_healthy: int = 0
     desired_healthy: int = 0
