@@ -107,7 +107,7 @@ def scheduler(
 def _tree(files: tuple[Path, ...], catalog: "Catalog") -> "QueueTree":
     """The queues in files, as the core counts them. Raises UsageError."""
     from shoal.objects.files import BadObjectsError, read_objects
-    from shoal.objects.queues import names_of
+    from shoal.objects.quotas import names_of
     from shoal.objects.tree import resolved
 
     try:

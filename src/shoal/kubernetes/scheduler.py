@@ -139,6 +139,8 @@ class Scheduler:
         """When the first change came that has not been taken in."""
         self._undecided = False
         """Whether anything has changed since the last cycle that came to an end."""
+        self._look_again_us: int | None = None
+        """When time alone may change a decision, as the last cycle said."""
         self.executor = KubernetesExecutor(
             reach.client,
             self.source,
@@ -187,7 +189,7 @@ class Scheduler:
         leads = self._leadership.is_leader
         gained = leads and not self.source.acts
         self.source.acts = leads
-        self._undecided |= gained
+        self._undecided |= gained or self._is_time(at_us)
         heard_s, self._heard_s = self._heard_s, None
         for event in self.source.changes(at_us):
             self._count(event, heard_s)
@@ -216,6 +218,9 @@ class Scheduler:
         self._tell_holds()
         return self._undecided and self._decide(at_us)
 
+    def _is_time(self, at_us: int) -> bool:
+        return self._look_again_us is not None and self._look_again_us <= at_us
+
     def _decide(self, at_us: int) -> bool:
         began_s = time.perf_counter()
         came = self.loop.turn(at_us, self.options.budget)
@@ -227,14 +232,16 @@ class Scheduler:
             self.counts.decisions[type(decision).__name__] += 1
             if not isinstance(decision, Wait):
                 _log.debug("decided", key=decision.key)
+        self._look_again_us = came.look_again_us
         self._undecided = not came.complete or bool(came.decisions)
         return self._undecided
 
     async def _rest(self) -> None:
         """Wait for a change, for a time at which something is due, or for the next tick."""
         timeout_s = self.options.tick_s
-        due_us = self.source.next_due_us()
-        if due_us is not None:
+        for due_us in (self.source.next_due_us(), self._look_again_us):
+            if due_us is None:
+                continue
             timeout_s = min(timeout_s, max(0.0, (due_us - now_us()) / 1e6))
         try:
             async with asyncio.timeout(timeout_s):
