@@ -22,6 +22,7 @@ from shoal.kubernetes.errors import (
     NotFoundError,
     QuotaExceededError,
     Status,
+    status_error,
 )
 from shoal.kubernetes.scheduler import Reach, Scheduler, SchedulerOptions
 from shoal.kubernetes.truth import Truth, empty_truth
@@ -60,6 +61,10 @@ class Rig:
         self.crash_at: int | None = None
         self.seconds = 0
         self.claim_refusal: str = ""
+        self.eviction_refusals: dict[str, Status] = {}
+        """What the Eviction API says to evictions of pods of these names."""
+        self.lingers = False
+        """Whether evicted pods take their time to stop."""
         self._kinds: dict[str, Kind[Any]] = {}
         for kind in (
             *(NODES, RESOURCE_SLICES, PODS, RESOURCE_CLAIMS, DEVICE_CLASSES),
@@ -199,8 +204,29 @@ class Rig:
         self._check(known, wanted)
         self.remove(kind, name, namespace)
 
-    async def evict(self, name: str, namespace: str, *, uid: str) -> None:
-        await self.delete(PODS, name, namespace, uid=uid)
+    async def evict(
+        self, name: str, namespace: str, *, uid: str, grace_s: int | None = None
+    ) -> None:
+        """Evict a pod: at once where nothing lingers, else it terminates until `finish`."""
+        await asyncio.sleep(0)
+        self._wrote(f"evict pods {name}")
+        known = self.objects[PODS.resource].get((namespace, name))
+        if known is None:
+            raise NotFoundError(Status(404))
+        self._check(known, {"uid": uid})
+        refusal = self.eviction_refusals.get(name)
+        if refusal is not None:
+            raise status_error(refusal)
+        meta = {"deletionTimestamp": self.stamp(), "deletionGracePeriodSeconds": grace_s}
+        self.change(PODS, name, namespace, metadata=meta)
+        if not self.lingers:
+            self.remove(PODS, name, namespace)
+
+    def finish(self, namespace: str = "ns") -> None:
+        """Let every pod go that terminates."""
+        for each in self.pods():
+            if "deletionTimestamp" in each["metadata"]:
+                self.remove(PODS, each["metadata"]["name"], namespace)
 
     @staticmethod
     def _check(known: Body, wanted: Mapping[str, Any]) -> None:
@@ -215,6 +241,8 @@ class Rig:
         for each in self.pods():
             spec = each["spec"]
             if spec.get("nodeName") or spec.get("schedulingGates") or "phase" in each["status"]:
+                continue
+            if "deletionTimestamp" in each["metadata"]:
                 continue
             name, namespace = each["metadata"]["name"], each["metadata"]["namespace"]
             problem = self._place(each)
@@ -294,6 +322,7 @@ class Rig:
             p
             for p in self.pods()
             if any(each["uid"] == uid for each in p["metadata"]["ownerReferences"])
+            and "deletionTimestamp" not in p["metadata"]
             and p["status"].get("phase") not in ("Succeeded", "Failed")
         ]
         for _ in range(wanted - len(mine)):

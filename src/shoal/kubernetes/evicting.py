@@ -7,7 +7,7 @@ budget refuses.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
 import structlog
@@ -40,18 +40,19 @@ class Teller(Protocol):
 class Evicting:
     """Carries evictions out."""
 
-    def __init__(
-        self, source: Source, writes: Writes, now_us: Callable[[], int], teller: Teller
-    ) -> None:
+    def __init__(self, source: Source, writes: Writes, teller: Teller) -> None:
         self._source = source
         self._writes = writes
-        self._now_us = now_us
         self._teller = teller
 
-    async def evict(self, flight: Flight) -> None:
-        """Evict the pods of a start that are to be evicted."""
+    async def evict(self, flights: Sequence[Flight]) -> None:
+        """Evict the pods of starts that are to be evicted, once that is written on all of them."""
+        seats = [(flight, number) for flight in flights for number in sorted(flight.evicting)]
+        await asyncio.gather(*(self._note(*seat) for seat in seats))
+        await asyncio.gather(*(self._call_all(flight) for flight in flights))
+
+    async def _call_all(self, flight: Flight) -> None:
         numbers = sorted(flight.evicting)
-        await asyncio.gather(*(self._note(flight, number) for number in numbers))
         calls: list[Awaitable[None]] = [self._call(flight, number) for number in numbers]
         if self._source.world.evictions.budgets_of(flight.uid):
             # A budget that refuses one of them then has let go as few as possible.
@@ -113,7 +114,6 @@ class Evicting:
         if number not in flight.evicting:
             return
         _log.info("eviction refused", workload=flight.uid, pod=number, why=why)
-        self._source.stays(flight, number, self._now_us())
         self._teller.blocked(flight, number, why)
 
     async def undo(self, flight: Flight) -> None:

@@ -96,12 +96,14 @@ class KubernetesExecutor:
         self._client = client
         self._writes = Writes(client, source.truth, may_write)
         self._taking_back = TakingBack(source, self._writes)
-        self._evicting = Evicting(source, self._writes, now_us, self)
+        self._evicting = Evicting(source, self._writes, self)
         self._source = source
         self._now_us = now_us
         self._news = news
         self._done: set[str] = set()
         """Keys of decisions that were begun, until their workloads have moved on."""
+        self._to_evict: list[Flight] = []
+        """Starts whose pods are evicted together: the next task takes all of them."""
         self._written: dict[str, Pod] = {}
         """Pods as our last patch left them, where the watch may not have told yet."""
 
@@ -124,14 +126,24 @@ class KubernetesExecutor:
         elif isinstance(decision, Evict):
             flight = self._source.evicted(decision)
             if flight is not None:
-                self._done.add(decision.key)
                 self._news.evicts(flight)
-                self._spawn(self._evicting.evict(flight), decision.key)
+                self._evict(flight)
         elif isinstance(decision, Freeze):
             self._news.frozen(decision)
 
+    def _evict(self, flight: Flight) -> None:
+        """Evict what a start's seats say, together with all that is decided at the same time."""
+        if not self._to_evict:
+            self._spawn(self._evict_together(), f"evict/{flight.uid}/{flight.attempt}")
+        self._to_evict.append(flight)
+
+    async def _evict_together(self) -> None:
+        flights, self._to_evict = self._to_evict, []
+        await self._evicting.evict(flights)
+
     def blocked(self, flight: Flight, number: int, why: str) -> None:
         """A pod cannot be evicted now, so its whole workload stays."""
+        self._source.stays(flight, number, self._now_us())
         self._news.blocked(flight, number, why)
         self._spawn(self._evicting.undo(flight), f"stays/{flight.uid}/{flight.attempt}")
 
@@ -145,9 +157,12 @@ class KubernetesExecutor:
 
     def take_over(self) -> None:
         """Go on with what an earlier leader began."""
+        for flight, whole in list(self._source.begun()):
+            if whole:
+                self._evict(flight)
+            else:
+                self.blocked(flight, min(flight.evicting), "the eviction was not written whole")
         for flight in list(self._source.flights.values()):
-            if flight.evicting:
-                self._spawn(self._evicting.evict(flight), f"evict/{flight.uid}/{flight.attempt}")
             for number, seat in flight.seats.items():
                 pod = self._source.pods.get(seat.pod)
                 stage = self._source.truth.stage(pod)

@@ -59,12 +59,14 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
 class Eviction(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Why a pod is evicted and for whom; written on it before the Eviction API is asked.
 
-    `kept` stands on one pod of an eviction only: a new leader has to know it once.
+    One pod of every workload that goes says the rest: the numbers of all `pods` that go of it, and
+    what is kept for whom. An eviction that is not written whole has not begun.
     """
 
     beneficiaries: tuple[str, ...]
     reason: str
     grace_s: int
+    pods: tuple[int, ...] = ()
     kept: tuple[Kept, ...] = ()
 
 

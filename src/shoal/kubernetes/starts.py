@@ -111,15 +111,36 @@ class Starts(Seats):
             for uid in decision.for_
             if (entry := self.world.entries.get(uid)) is not None and entry.reserved is not None
         )
-        eviction = Eviction(
-            decision.for_, decision.reason.value, -(-decision.grace_us // SECOND_US), kept
-        )
-        numbers = [number for number in decision.pods if number in flight.seats]
+        numbers = tuple(number for number in decision.pods if number in flight.seats)
+        grace_s = -(-decision.grace_us // SECOND_US)
+        eviction = Eviction(decision.for_, decision.reason.value, grace_s, numbers, kept)
         for number in numbers:
             flight.evicting[number] = eviction
-            eviction = msgspec.structs.replace(eviction, kept=())
+            eviction = msgspec.structs.replace(eviction, pods=(), kept=())
         self._leaves(flight)
         return flight
+
+    def begun(self) -> Iterator[tuple[Flight, bool]]:
+        """Evictions that an earlier leader decided, and whether they were written down whole.
+
+        Where they were not, nobody has been asked to go yet.
+        """
+        for flight in list(self.flights.values()):
+            if flight.evicting:
+                yield flight, self._goes(flight) or self._is_whole(flight)
+
+    def _goes(self, flight: Flight) -> bool:
+        pods = (self.pods.get(uid) for uid in flight.pods)
+        return any(pod is not None and pod.is_terminating for pod in pods)
+
+    def _is_whole(self, flight: Flight) -> bool:
+        head = next((each for each in flight.evicting.values() if each.pods), None)
+        if head is None or any(n in flight.seats and n not in flight.evicting for n in head.pods):
+            return False
+        others = [self.flights.get(uid) for kept in head.kept for uid in kept.evicted]
+        return any(other is not None and self._goes(other) for other in others) or all(
+            other is None or bool(other.evicting) for other in others
+        )
 
     def stays(self, flight: Flight, number: int, now_us: int) -> None:
         """Note that the eviction of a pod was refused, so that of its whole workload."""

@@ -1,0 +1,300 @@
+"""Evictions on a small cluster in memory: written first, carried out, refused, and survived."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from shoal.core.events import DisruptionBudgetSet
+from shoal.kubernetes.errors import Status, StatusCause, StatusDetails
+from shoal.kubernetes.plans import read_note
+from shoal.kubernetes.scheduler import SchedulerOptions
+from shoal.kubernetes.wire.kinds import (
+    DISRUPTION_BUDGETS,
+    JOBS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    REPLICA_SETS,
+)
+from shoal.model.hold import HoldReason
+from shoal.model.queue import Queue, QueueTree
+from tests.kubernetes.fake_api import in_loop
+from tests.kubernetes.manifests import Body, job, namespace, node, pod, replica_set
+from tests.kubernetes.rig import Crash, Rig, Shoal
+
+H100 = "H100-SXM5-80GB"
+TREE = QueueTree(
+    (
+        Queue("root"),
+        Queue("owner", "root", guarantee=((H100, 2),)),
+        Queue("borrower", "root"),
+    )
+)
+OPTIONS = SchedulerOptions(tick_s=0.0, queues=TREE)
+BLOCKED = Status(
+    429,
+    "TooManyRequests",
+    "Cannot evict pod as it would violate the pod's disruption budget.",
+    StatusDetails(causes=(StatusCause("DisruptionBudget", "The disruption budget b needs 1"),)),
+)
+
+
+def in_queue(body: Body, queue: str) -> Body:
+    body["metadata"]["annotations"] |= {"shoal.dev/queue": queue, "shoal.dev/type": "batch"}
+    return body
+
+
+@pytest.fixture
+def rig() -> Rig:
+    rig = Rig()
+    rig.put(NAMESPACES, namespace())
+    rig.put(NODES, node("n1", 2))
+    return rig
+
+
+class Owners:
+    """Controllers whose pods wait in a queue."""
+
+    def __init__(self, rig: Rig, *owners: tuple[Body, str, str]) -> None:
+        self.rig = rig
+        self.owners = owners
+
+    def make(self) -> None:
+        for owner, kind, queue in self.owners:
+            known = {p["metadata"]["name"] for p in self.rig.pods()}
+            self.rig.replace(owner, kind)
+            for each in self.rig.pods():
+                if each["metadata"]["name"] not in known:
+                    self.rig.put(PODS, in_queue(each, queue))
+
+
+async def settle(rig: Rig, shoal: Shoal, owners: Owners) -> None:
+    for _ in range(30):
+        before = rig.version
+        owners.make()
+        await shoal.step()
+        rig.kube_schedule()
+        await shoal.step()
+        if rig.version == before:
+            return
+    raise AssertionError("it does not come to rest")
+
+
+def web(rig: Rig, replicas: int = 2) -> Owners:
+    owner = rig.put(REPLICA_SETS, replica_set("web", replicas))
+    return Owners(rig, (owner, "ReplicaSet", "borrower"))
+
+
+def names(rig: Rig) -> list[str]:
+    return sorted(rig.bound())
+
+
+@in_loop
+async def test_a_guarantee_is_given_back_and_the_evicted_come_back_in_their_place(
+    rig: Rig,
+) -> None:
+    owners = web(rig)
+    shoal = Shoal(rig, options=OPTIONS)
+    await settle(rig, shoal, owners)
+    assert len(rig.bound()) == 2
+    came = {uid: e.workload.created_us for uid, e in shoal.world.entries.items()}
+    rig.lingers = True
+    rig.put(PODS, in_queue(pod("asker", 2), "owner"))
+    await settle(rig, shoal, owners)
+    evicted = [write for write in rig.writes if write.startswith("evict")]
+    assert len(evicted) == 2
+    # What is evicted, and for whom, was written before anything was evicted.
+    assert sorted(rig.writes[-4:-2]) == sorted(each.replace("evict", "patch") for each in evicted)
+    assert sorted(rig.writes[-2:]) == sorted(evicted)
+    notes = [n for p in rig.pods() if (n := note(p)) is not None and n.eviction is not None]
+    assert [each.eviction.beneficiaries for each in notes] == [("uid-asker/0",)] * 2
+    # The pods that their controller makes at once wait for those that they replace.
+    reasons = {hold.reason for hold in shoal.scheduler.source.holds.values()}
+    assert reasons == {HoldReason.FOLLOWS}
+    assert shoal.states()["uid-asker/0"] == "waiting"
+    rig.finish()
+    await settle(rig, shoal, owners)
+    assert names(rig) == ["asker"]
+    assert shoal.states() == {
+        "uid-asker/0": "running",
+        "uid-web/0": "waiting",
+        "uid-web/1": "waiting",
+    }
+    assert {uid: shoal.world.entries[uid].workload.created_us for uid in came} == came
+    assert shoal.scheduler.source.holds == {}
+    rig.lingers = False
+    rig.remove(PODS, "asker", "ns")
+    await settle(rig, shoal, owners)
+    assert len(rig.bound()) == 2
+    assert [write for write in rig.writes if write.startswith("evict")] == evicted
+
+
+def note(body: Body) -> Any:
+    return read_note(PODS.read(msgspec.json.encode(body)))
+
+
+@in_loop
+async def test_a_gang_is_evicted_whole_and_its_job_counts_nothing(rig: Rig) -> None:
+    owner = rig.put(JOBS, job("train", 2))
+    owners = Owners(rig, (owner, "Job", "borrower"))
+    shoal = Shoal(rig, options=OPTIONS)
+    await settle(rig, shoal, owners)
+    assert len(rig.bound()) == 2
+    came_us = shoal.world.entries["uid-train/0"].workload.created_us
+    rig.lingers = True
+    rig.put(PODS, in_queue(pod("asker", 1), "owner"))
+    await settle(rig, shoal, owners)
+    leaving = [p for p in rig.pods() if "deletionTimestamp" in p["metadata"]]
+    assert len(leaving) == 2
+    assert all(not p["metadata"]["finalizers"] for p in leaving)
+    assert [h.reason for h in shoal.scheduler.source.holds.values()] == [HoldReason.FOLLOWS]
+    rig.finish()
+    await settle(rig, shoal, owners)
+    assert names(rig) == ["asker"]
+    assert shoal.states() == {"uid-asker/0": "running", "uid-train/0": "waiting"}
+    assert shoal.world.entries["uid-train/0"].workload.created_us == came_us
+    rig.remove(PODS, "asker", "ns")
+    await settle(rig, shoal, owners)
+    assert len(rig.bound()) == 2
+
+
+@in_loop
+async def test_what_nobody_makes_again_is_never_evicted_unless_it_asks_for_it(rig: Rig) -> None:
+    rig.put(PODS, in_queue(pod("bare", 1), "borrower"))
+    shoal = Shoal(rig, options=OPTIONS)
+    await shoal.settle()
+    assert rig.bound() == {}, "it could not be given back"
+    rig.remove(PODS, "bare", "ns")
+    again = in_queue(pod("again", 1), "borrower")
+    again["metadata"]["annotations"]["shoal.dev/recreate"] = "true"
+    rig.put(PODS, again)
+    await shoal.settle()
+    assert names(rig) == ["again"]
+    rig.put(PODS, in_queue(pod("asker", 2), "owner"))
+    await shoal.settle()
+    assert names(rig) == ["asker"]
+    assert shoal.states() == {"uid-asker/0": "running"}
+
+
+@pytest.mark.parametrize(
+    "refusal", [BLOCKED, Status(500, "InternalError", "This pod has more than one PodDisr...")]
+)
+@in_loop
+async def test_e05_b_an_eviction_that_is_refused_is_taken_back_and_not_tried_again(
+    rig: Rig, refusal: Status
+) -> None:
+    owner = rig.put(JOBS, job("train", 2))
+    owners = Owners(rig, (owner, "Job", "borrower"))
+    shoal = Shoal(rig, options=OPTIONS)
+    await settle(rig, shoal, owners)
+    running = names(rig)
+    for name in running:
+        rig.eviction_refusals[name] = refusal
+    # The budget is there already, but nobody has told of it yet.
+    budget = {
+        "metadata": {"name": "b", "namespace": "ns", "generation": 1},
+        "spec": {"selector": {}},
+        "status": {"observedGeneration": 1, "disruptionsAllowed": 0},
+    }
+    rig.put(PODS, in_queue(pod("asker", 2), "owner"))
+    shoal.scheduler.step()
+    rig.put(DISRUPTION_BUDGETS, budget)
+    await settle(rig, shoal, owners)
+    assert names(rig) == running
+    assert shoal.states() == {"uid-asker/0": "waiting", "uid-train/0": "running"}
+    assert not shoal.world.entries["uid-train/0"].evicting
+    for each in rig.pods():
+        if each["metadata"]["name"] in running:
+            assert each["metadata"]["finalizers"] == ["batch.kubernetes.io/job-tracking"]
+            assert note(each).eviction is None
+    tried = [write for write in rig.writes if write.startswith("evict")]
+    await settle(rig, shoal, owners)
+    assert [write for write in rig.writes if write.startswith("evict")] == tried
+    # The budget lets them go: now they do.
+    rig.eviction_refusals.clear()
+    rig.change(DISRUPTION_BUDGETS, "b", "ns", status={"disruptionsAllowed": 2})
+    await settle(rig, shoal, owners)
+    assert names(rig) == ["asker"]
+
+
+@in_loop
+async def test_budgets_are_told_with_the_workloads_that_they_cover(rig: Rig) -> None:
+    owners = web(rig)
+    shoal = Shoal(rig, options=OPTIONS)
+    told: list[DisruptionBudgetSet] = []
+    check = shoal.scheduler.loop._check
+    assert check is not None
+
+    def note_budgets(event: Any) -> None:
+        check(event)
+        if isinstance(event, DisruptionBudgetSet):
+            told.append(event)
+
+    shoal.scheduler.loop._check = note_budgets
+    await settle(rig, shoal, owners)
+    budget = {
+        "metadata": {"name": "b", "namespace": "ns", "generation": 2},
+        "spec": {"selector": {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}},
+        "status": {"observedGeneration": 1, "disruptionsAllowed": 1},
+    }
+    rig.put(DISRUPTION_BUDGETS, budget)
+    await shoal.step()
+    both = ("uid-web/0", "uid-web/1")
+    assert [(e.name, e.allowed, e.workloads) for e in told] == [("ns/b", 0, both)]
+    rig.change(DISRUPTION_BUDGETS, "b", "ns", status={"observedGeneration": 2})
+    await shoal.step()
+    assert told[-1].allowed == 1
+    rig.change(PODS, names(rig)[0], "ns", metadata={"labels": {"app": "x"}})
+    await shoal.step()
+    assert len(told[-1].workloads) == 1
+    rig.change(DISRUPTION_BUDGETS, "b", "ns", spec={"selector": None})
+    await shoal.step()
+    assert told[-1].workloads == ()
+    rig.remove(DISRUPTION_BUDGETS, "b", "ns")
+    await shoal.step()
+    assert told[-1].allowed is None
+    before = len(told)
+    await shoal.step()
+    assert len(told) == before
+
+
+@pytest.mark.parametrize("kind", ["ReplicaSet", "Job"])
+@in_loop
+async def test_a_crash_at_any_moment_of_a_reclaim_evicts_nobody_else(kind: str) -> None:
+    crash_at, crashed = 0, True
+    while crashed:
+        rig = Rig()
+        rig.put(NAMESPACES, namespace())
+        for name in ("n1", "n2"):
+            rig.put(NODES, node(name, 2))
+        if kind == "Job":
+            made = [rig.put(JOBS, job(f"train-{n}", 1)) for n in range(4)]
+        else:
+            made = [rig.put(REPLICA_SETS, replica_set("web", 4))]
+        owners = Owners(rig, *((each, kind, "borrower") for each in made))
+        first = Shoal(rig, options=OPTIONS)
+        await settle(rig, first, owners)
+        assert len(rig.bound()) == 4
+        rig.lingers = True
+        rig.put(PODS, in_queue(pod("asker", 2), "owner"))
+        rig.crash_at = len(rig.writes) + crash_at
+        crashed = False
+        try:
+            await settle(rig, first, owners)
+        except Crash:
+            crashed = True
+        for task in first.scheduler.executor.running:
+            task.cancel()
+        rig.truths.clear()
+        rig.crash_at = None
+        second = Shoal(rig, options=OPTIONS)
+        await settle(rig, second, owners)
+        rig.finish()
+        await settle(rig, second, owners)
+        assert "asker" in rig.bound(), crash_at
+        assert len(rig.bound()) == 3, crash_at
+        evicted = {write for write in rig.writes if write.startswith("evict")}
+        assert len(evicted) == 2, (crash_at, evicted)
+        crash_at += 1
+    assert crash_at >= 4
