@@ -1,7 +1,9 @@
 """What pods ask for, read once for all pods of one template."""
 
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -10,30 +12,40 @@ from shoal.catalog.catalog import Catalog
 from shoal.kubernetes.inventory import device_counts, dra_offer
 from shoal.kubernetes.wire.pod import Pod
 from shoal.model.modes import Channel
+from shoal.model.queue import QueueTree
 from shoal.model.refusal import Refusal
 from shoal.model.request import DeviceRequest, Request
 from shoal.model.workload import WorkloadType
-from shoal.objects.annotations import DEFAULT_QUEUE, PLAN, QUEUE
+from shoal.objects.annotations import DEFAULT_QUEUE, PLAN, QUEUE, Annotations
 from shoal.objects.devices import Claimed, Span, claimed_of, read_names
 from shoal.objects.hosts import host_request
 from shoal.objects.pods import Rules, reading_of
 from shoal.objects.quantity import QuantityError
+from shoal.objects.rights import priority_in, queue_for, type_in
 
 REMEMBERED: Final = 4096
 """So many owners' last pods are remembered."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Place:
-    """Where a pod is created: its namespace's channel, and the queues that it may use."""
+    """Where a pod is created: its namespace with channel and labels, and the queues there are.
+
+    Two places are equal only if they are one: whoever asks for the same namespace keeps its place
+    until something about it changes.
+    """
 
     channel: Channel = Channel.DEVICE_PLUGIN
-    queues: tuple[str, ...] = (DEFAULT_QUEUE,)
+    tree: QueueTree = field(default_factory=QueueTree)
+    namespace: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def queue(self) -> str:
-        """The queue of pods that name none: the only one, else the default."""
-        return self.queues[0] if len(self.queues) == 1 else DEFAULT_QUEUE
+    @cached_property
+    def rules(self) -> Rules:
+        """What a pod's annotations are read by; which queues it may use is judged after that."""
+        if not self.tree.queues:
+            return Rules(self.channel)
+        return Rules(self.channel, tuple(queue.name for queue in self.tree.leaves()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +61,8 @@ class Ask:
         driver: the DRA driver of the vendor.
         spans: which of its devices each container uses.
         recreate: whether somebody makes it again if it is evicted, although it has no controller.
+        priority, priority_name: as its queue grants it.
+        run_us: how long it runs at most, as it declares.
     """
 
     request: Request
@@ -61,6 +75,9 @@ class Ask:
     driver: str = ""
     spans: tuple[Span, ...] = ()
     recreate: bool = False
+    priority: int = 0
+    priority_name: str = ""
+    run_us: int | None = None
 
     @property
     def devices(self) -> int:
@@ -100,9 +117,16 @@ class AskReader:
     def _read(self, pod: Pod, place: Place) -> Ask:
         plain = _without_plan(pod)
         channel = place.channel
-        reading = reading_of(plain, self._catalog, Rules(channel, place.queues))
+        reading = reading_of(plain, self._catalog, place.rules)
         if isinstance(reading, Refusal):
             return Ask(self._held_by(plain), reading)
+        written = reading.annotations
+        queue, priority = written.queue, 0
+        if place.tree.queues:
+            granted = _granted(place, written, plain)
+            if isinstance(granted, Refusal):
+                return Ask(self._held_by(plain), granted)
+            queue, priority = granted
         claimed = claimed_of(plain)
         driver = ""
         mask = "+".join(resource for resource, _ in reading.resources)
@@ -111,14 +135,17 @@ class AskReader:
             mask = dra_offer(driver)
         return Ask(
             replace(reading.request, mask=mask),
-            queue=reading.annotations.queue if QUEUE in pod.metadata.annotations else place.queue,
-            type=reading.annotations.type,
+            queue=queue,
+            type=written.type,
+            priority=priority,
+            priority_name=written.priority,
+            run_us=written.run_us,
             claimed=claimed,
             vendor=reading.vendor,
             resource=next((resource for resource, _ in reading.resources), ""),
             driver=driver,
             spans=reading.spans,
-            recreate=reading.annotations.recreate,
+            recreate=written.recreate,
         )
 
     def _held_by(self, pod: Pod) -> Request:
@@ -137,6 +164,20 @@ class AskReader:
                     counts[resource] = counts.get(resource, 0) + n
             count = sum(counts.values())
         return Request(cpu_milli, memory_mib, DeviceRequest(count))
+
+
+def _granted(place: Place, written: Annotations, pod: Pod) -> tuple[str, int] | Refusal:
+    """The queue of a pod and the value of its priority there; who asks is not known of a pod."""
+    named = written.queue if QUEUE in pod.metadata.annotations else None
+    name = queue_for(place.tree, place.namespace, place.labels, named)
+    queue = place.tree.get(name) if isinstance(name, str) else None
+    if isinstance(name, Refusal) or queue is None:
+        return name if isinstance(name, Refusal) else (written.queue, 0)
+    wrong = type_in(queue, written.type)
+    if wrong is not None:
+        return wrong
+    priority = priority_in(queue, written.priority, ())
+    return priority if isinstance(priority, Refusal) else (name, priority)
 
 
 def _same_template(one: Pod, other: Pod) -> bool:

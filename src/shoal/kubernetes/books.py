@@ -112,13 +112,7 @@ class Books:
         if known is not None and known[0] is tree and known[1] is found:
             return known[2]
         labels = found.metadata.labels if found is not None else {}
-        names = tuple(
-            queue.name
-            for queue in tree.leaves()
-            if queue.namespaces is None or queue.namespaces.matches(labels)
-        )
-        channel = self.truth.namespace(namespace).channel
-        place = Place(channel, names) if tree.queues else Place(channel)
+        place = Place(self.truth.namespace(namespace).channel, tree, namespace, labels)
         self._places[namespace] = tree, found, place
         return place
 

@@ -152,6 +152,9 @@ def workload_of(uid: str, pairs: Sequence[tuple[Pod, Ask]], came_us: int) -> Wor
         created_us=came_us,
         name=owner.name if owner is not None else first.metadata.name,
         namespace=first.metadata.namespace,
+        priority=ask.priority,
+        priority_name=ask.priority_name,
+        run_us=ask.run_us,
         grace_us=grace_s * 1_000_000,
         recreated=owner is not None or ask.recreate,
     )

@@ -1,0 +1,191 @@
+"""Guarantees taken back on a real cluster, and disruption budgets that stand in the way."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.harness.api import eventually
+from tests.cluster.harness.cluster import Cluster
+from tests.cluster.harness.objects import namespace
+from tests.cluster.way import (
+    JOB,
+    POD,
+    Body,
+    Shoal,
+    bound,
+    events_of,
+    gated,
+    gated_deployment,
+    gated_job,
+    wait_bound,
+)
+
+pytestmark = [pytest.mark.cluster]
+
+QUEUES = """
+apiVersion: shoal.dev/v1alpha1
+kind: AcceleratorQueue
+metadata: {name: root}
+---
+apiVersion: shoal.dev/v1alpha1
+kind: AcceleratorQueue
+metadata: {name: owner}
+spec:
+  parent: root
+  namespaces: {matchLabels: {team: owner}}
+  guarantee: {H100: 2}
+---
+apiVersion: shoal.dev/v1alpha1
+kind: AcceleratorQueue
+metadata: {name: borrower}
+spec:
+  parent: root
+  namespaces: {matchLabels: {team: borrower}}
+"""
+BUDGET = "policy/v1/PodDisruptionBudget"
+
+
+@pytest.fixture
+def shoal(cluster: Cluster, tmp_path: Path) -> Iterator[Shoal]:
+    """A scheduler with a queue that is guaranteed two devices, and one that may borrow them."""
+    for name, team in (("owner", "owner"), ("team", "borrower")):
+        labels = {"shoal.dev/mode": "manage", "team": team}
+        cluster.api.create(namespace(name, labels))
+        cluster.api.wait("v1/ServiceAccount", "default", name, until=bool)
+    file = tmp_path / "queues.yaml"
+    file.write_text(QUEUES)
+    shoal = Shoal(cluster, queues=file)
+    cluster.fake_nodes.add("gpu", 1, 2)
+    yield shoal
+    shoal.check()
+
+
+def asker(devices: int) -> Body:
+    return gated("asker", devices, namespace="owner")
+
+
+def evictions(shoal: Shoal) -> float:
+    return shoal.metric('shoal_decisions_total{decision="Evict"}')
+
+
+def test_a_guarantee_is_taken_back_and_whoever_borrowed_it_comes_back(
+    cluster: Cluster, shoal: Shoal
+) -> None:
+    cluster.api.create(gated_deployment("web", 2))
+    borrowed = wait_bound(cluster, 2)
+    first = {p["metadata"]["name"]: p["metadata"]["uid"] for p in cluster.api.list(POD, "team")}
+    cluster.api.create(asker(2))
+    assert wait_bound(cluster, 1, "owner") == {"asker": "gpu-0"}
+    assert bound(cluster) == {}
+    shoal.check()
+    # The Deployment has made new pods, which wait at the gate.
+    waiting = eventually(lambda: _gated(cluster, 2), 30, "the new pods do not wait")
+    assert not set(waiting) & set(borrowed)
+    assert shoal.metric('shoal_workloads{state="waiting"}') == 2
+    for name in first:
+        told = [note for reason, note in events_of(cluster, name) if reason == "Evicted"]
+        assert len(told) == 1
+        assert "owner/asker" in told[0]
+    assert evictions(shoal) == 2
+    cluster.api.delete(POD, "asker", "owner", grace_s=0)
+    assert set(wait_bound(cluster, 2)) == set(waiting)
+    assert evictions(shoal) == 2
+
+
+def _gated(cluster: Cluster, count: int) -> list[str] | None:
+    pods = [p for p in cluster.api.list(POD, "team") if p["spec"].get("schedulingGates")]
+    return [p["metadata"]["name"] for p in pods] if len(pods) == count else None
+
+
+def test_a_gang_is_evicted_whole_and_uses_up_no_retry(cluster: Cluster, shoal: Shoal) -> None:
+    cluster.api.create(gated_job("train", 2))
+    wait_bound(cluster, 2)
+    cluster.api.create(asker(1))
+    wait_bound(cluster, 1, "owner")
+    eventually(lambda: _gated(cluster, 2), 30, "the Job has made no new pods")
+    assert bound(cluster) == {}
+    shoal.check()
+    train = cluster.api.get(JOB, "train", "team")
+    assert not train["status"].get("failed")
+    cluster.api.delete(POD, "asker", "owner", grace_s=0)
+    wait_bound(cluster, 2)
+    assert evictions(shoal) == 1
+
+
+def test_e05_b_a_disruption_budget_keeps_what_it_covers(cluster: Cluster, shoal: Shoal) -> None:
+    cluster.api.create(gated_deployment("web", 2))
+    running = wait_bound(cluster, 2)
+    for name in running:
+        cluster.api.wait(POD, name, "team", until=_is_ready)
+    cluster.api.create(_budget())
+    cluster.api.wait(
+        BUDGET, "keep", "team", until=lambda o: o.get("status", {}).get("currentHealthy") == 2
+    )
+    cluster.api.create(asker(2))
+    eventually(lambda: events_of(cluster, "asker", "owner"), 30, "the asker was told nothing")
+    time.sleep(3)
+    shoal.check()
+    assert bound(cluster) == running
+    assert bound(cluster, "owner") == {}
+    # What stood in the way is gone.
+    cluster.api.delete(BUDGET, "keep", "team")
+    wait_bound(cluster, 1, "owner")
+    assert bound(cluster) == {}
+
+
+def test_a_budget_that_comes_between_plan_and_call_blocks_it(
+    cluster: Cluster, shoal: Shoal
+) -> None:
+    """Whatever comes first, nothing that the budget covers goes, and nobody asks in vain again."""
+    cluster.api.create(gated_deployment("web", 2))
+    running = wait_bound(cluster, 2)
+    for name in running:
+        cluster.api.wait(POD, name, "team", until=_is_ready)
+    cluster.api.create(_budget())
+    cluster.api.create(asker(2))
+    time.sleep(5)
+    shoal.check()
+    assert bound(cluster) == running
+    before = shoal.metric('shoal_decisions_total{decision="Evict"}') if _evicts(shoal) else 0
+    time.sleep(3)
+    after = shoal.metric('shoal_decisions_total{decision="Evict"}') if _evicts(shoal) else 0
+    assert after == before
+
+
+def _evicts(shoal: Shoal) -> bool:
+    return 'decision="Evict"' in shoal.get("/metrics").decode()
+
+
+def _budget() -> Body:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "keep", "namespace": "team"},
+        "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}},
+    }
+
+
+def _is_ready(body: Body) -> bool:
+    conditions = body["status"].get("conditions", ())
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def test_a_leader_that_is_killed_while_it_evicts_evicts_nobody_twice(
+    cluster: Cluster, shoal: Shoal
+) -> None:
+    cluster.api.create(gated_deployment("web", 2))
+    wait_bound(cluster, 2)
+    first = {p["metadata"]["uid"] for p in cluster.api.list(POD, "team")}
+    cluster.api.create(asker(2))
+    for pause_s in (0.0, 0.05, 0.3):
+        time.sleep(pause_s)
+        shoal.process.kill()
+        shoal.start()
+    wait_bound(cluster, 1, "owner", seconds=60)
+    shoal.check()
+    now = cluster.api.list(POD, "team")
+    assert len(now) == 2
+    assert not {p["metadata"]["uid"] for p in now} & first
+    assert all(p["spec"].get("schedulingGates") for p in now)
