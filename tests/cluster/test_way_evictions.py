@@ -135,29 +135,6 @@ def test_e05_b_a_disruption_budget_keeps_what_it_covers(cluster: Cluster, shoal:
     assert bound(cluster) == {}
 
 
-def test_a_budget_that_comes_between_plan_and_call_blocks_it(
-    cluster: Cluster, shoal: Shoal
-) -> None:
-    """Whatever comes first, nothing that the budget covers goes, and nobody asks in vain again."""
-    cluster.api.create(gated_deployment("web", 2))
-    running = wait_bound(cluster, 2)
-    for name in running:
-        cluster.api.wait(POD, name, "team", until=_is_ready)
-    cluster.api.create(_budget())
-    cluster.api.create(asker(2))
-    time.sleep(5)
-    shoal.check()
-    assert bound(cluster) == running
-    before = shoal.metric('shoal_decisions_total{decision="Evict"}') if _evicts(shoal) else 0
-    time.sleep(3)
-    after = shoal.metric('shoal_decisions_total{decision="Evict"}') if _evicts(shoal) else 0
-    assert after == before
-
-
-def _evicts(shoal: Shoal) -> bool:
-    return 'decision="Evict"' in shoal.get("/metrics").decode()
-
-
 def _budget() -> Body:
     return {
         "apiVersion": "policy/v1",

@@ -23,6 +23,7 @@ from shoal.kubernetes.flights import Flight
 from shoal.kubernetes.plans import eviction_patch, read_note
 from shoal.kubernetes.source import Source
 from shoal.kubernetes.truth import Stage
+from shoal.kubernetes.wire.meta import ObjectMeta
 from shoal.kubernetes.wire.pod import Pod
 from shoal.kubernetes.writes import MOST_TRIES, PAUSE_S, StartError, Writes
 
@@ -81,17 +82,11 @@ class Evicting:
 
     async def _call(self, flight: Flight, number: int) -> None:
         while number in flight.evicting:
-            eviction = flight.evicting[number]
             pod = self._pod_in(flight, number)
             if pod is None or pod.is_terminating:
                 return
-            meta = pod.metadata
             try:
-                await self._writes.write(
-                    lambda meta=meta, grace_s=eviction.grace_s: self._writes.client.evict(  # type: ignore[misc]
-                        meta.name, meta.namespace, uid=meta.uid, grace_s=grace_s
-                    )
-                )
+                await self._ask(pod.metadata, flight.evicting[number].grace_s)
             except (NotFoundError, ConflictError):
                 return
             except StatusError as refused:
@@ -102,6 +97,12 @@ class Evicting:
                 await asyncio.sleep(PAUSE_S)
             else:
                 return
+
+    async def _ask(self, meta: ObjectMeta, grace_s: int) -> None:
+        evict = self._writes.client.evict
+        await self._writes.write(
+            lambda: evict(meta.name, meta.namespace, uid=meta.uid, grace_s=grace_s)
+        )
 
     def _pod_in(self, flight: Flight, number: int) -> Pod | None:
         seat = flight.seats.get(number)

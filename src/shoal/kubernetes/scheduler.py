@@ -301,7 +301,7 @@ class Scheduler:
         _log.error(
             "evictions are frozen until a person resumes them",
             why=decision.reason.value,
-            evictions=decision.evictions,
+            count=decision.count,
             most=decision.most,
         )
 
