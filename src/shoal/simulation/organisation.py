@@ -3,10 +3,14 @@
 It has 24 nodes of three accelerators and six teams. Their work comes by the hour: notebooks in
 working hours, training above all before people go to lunch and home, batch at night. Services run
 all day. On the first morning the work of the weekend stands at the door.
+
+Most owners of training and batch declare how long it runs, and most of them generously. Some work
+is urgent, and large training can do with half of its pods.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import ceil
 
 from shoal.core.policies import Policy
 from shoal.model.modes import Cap, Sharing
@@ -47,7 +51,8 @@ class Kind:
     """Work that a team sends again and again: `a_day` on average, over the hours as in `hours`.
 
     `first` of them stand at the door on the first morning. What ends by itself runs about
-    `hours_long`. `pods` and `devices` list sizes, each as likely as the others.
+    `hours_long`. `pods` and `devices` list sizes, each as likely as the others. `urgent` is the
+    part of it that is; of what is `elastic` half of the pods have to run.
     """
 
     queue: str
@@ -59,6 +64,8 @@ class Kind:
     request: Request
     devices: tuple[int, ...] = (1,)
     pods: tuple[int, ...] = (1,)
+    urgent: float = 0.0
+    elastic: bool = False
 
 
 def _whole(accelerator: str) -> Request:
@@ -78,17 +85,17 @@ _T, _I, _N, _B = (
 )
 
 KINDS = (
-    Kind("nlp", "pretrain", _T, 12, _TRAINING, 2, _whole(H100), (8,), (2, 2, 4)),
-    Kind("nlp", "finetune", _T, 46, _TRAINING, 6, _whole(H100), (2, 4, 8)),
+    Kind("nlp", "pretrain", _T, 12, _TRAINING, 2, _whole(H100), (8,), (2, 2, 4), elastic=True),
+    Kind("nlp", "finetune", _T, 46, _TRAINING, 6, _whole(H100), (2, 4, 8), urgent=0.15),
     Kind("nlp", "eval", _B, 50, _NIGHT, 4, _whole(H100)),
-    Kind("vision", "train", _T, 60, _TRAINING, 9, _whole(A100), (1, 2, 4, 8)),
+    Kind("vision", "train", _T, 60, _TRAINING, 9, _whole(A100), (1, 2, 4, 8), urgent=0.15),
     Kind("vision", "sweep", _B, 90, _NIGHT, 8, _whole(A100)),
     Kind("vision", "notebook", _N, 26, _OFFICE, 4, _share(9_000, 140, A100)),
     Kind("speech", "train", _T, 30, _TRAINING, 4, _whole(A100), (4, 8), (1, 1, 2)),
     Kind("speech", "notebook", _N, 14, _OFFICE, 3, _share(8_192, 120, A100, L40S)),
     Kind("search", "embed", _T, 26, _TRAINING, 3, _whole(H100), (4, 8)),
     Kind("search", "serve", _I, 36, _STEADY, 20, _share(12_288, 300, L40S)),
-    Kind("ranking", "train", _T, 38, _TRAINING, 6, _whole(A100), (2, 4)),
+    Kind("ranking", "train", _T, 38, _TRAINING, 6, _whole(A100), (2, 4), urgent=0.1),
     Kind("ranking", "serve", _I, 46, _STEADY, 26, _share(7_168, 200, L40S)),
     Kind("analytics", "score", _B, 110, _NIGHT, 6, _whole(L40S)),
     Kind("analytics", "notebook", _N, 40, _OFFICE, 8, _share(6_144, 100, L40S)),
@@ -96,6 +103,18 @@ KINDS = (
 
 HOURS_LONG = {_T: (1.6, 0.9), _I: (14.0, 0.5), _N: (2.6, 0.7), _B: (0.7, 0.7)}
 """How long work runs: the median, and its spread (`Chance.around`)."""
+
+DECLARED = 0.8
+"""The part of training and batch whose owners say how long it runs at most."""
+
+DECLARED_TIMES = (0.95, 2.2)
+"""How often what it takes fits into that; some run longer than they said."""
+
+GRACE_US = {_T: 120_000_000, _I: 30_000_000, _N: 60_000_000, _B: 30_000_000}
+"""What pods take to stop, at most."""
+
+PEOPLE = 4
+"""In each team."""
 
 
 def fleet() -> tuple[Node, ...]:
@@ -147,6 +166,16 @@ def hours_long(chance: Chance, workload: Workload) -> float:
     """Return for how many hours a workload runs, whoever sent it."""
     median, spread = HOURS_LONG[workload.type]
     return chance.around(median, spread, "hours", workload.uid)
+
+
+def declared_us(chance: Chance, workload: Workload) -> int | None:
+    """Return how long work runs at most as its owner says, in whole quarters of an hour."""
+    declares = chance.unit("declares", workload.uid) < DECLARED
+    if workload.type not in (WorkloadType.TRAINING, WorkloadType.BATCH) or not declares:
+        return None
+    times = chance.between(*DECLARED_TIMES, "declares times", workload.uid)
+    quarters = ceil(4 * hours_long(chance, workload) * times)
+    return quarters * HOUR_US // 4
 
 
 class Organisation:
@@ -202,12 +231,19 @@ class Organisation:
         if request.devices.whole:
             asked = DeviceRequest(devices, accelerators=request.devices.accelerators)
             request = Request(6_000 * devices, 65_536 * devices, asked)
-        return Workload(
+        minimum = pods - pods // 2 if kind.elastic else None
+        person = self._chance.one_of(range(1, PEOPLE + 1), "person", key)
+        is_urgent = self._chance.unit("urgent", key) < kind.urgent
+        workload = Workload(
             uid=f"{kind.queue}/{name}",
-            pod_sets=(PodSet("main", pods, request),),
+            pod_sets=(PodSet("main", pods, request, minimum),),
             queue=kind.queue,
             type=kind.type,
             created_us=at_us,
             name=name,
             namespace=kind.queue,
+            user=f"{kind.queue}-{person}",
+            grace_us=GRACE_US[kind.type],
+            priority_name="urgent" if is_urgent else "normal",
         )
+        return replace(workload, run_us=declared_us(self._chance, workload))
