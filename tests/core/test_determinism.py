@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 from shoal.core import events as ev
-from shoal.core.decisions import Decision
+from shoal.core.decisions import Decision, Reserve, Start
 from shoal.core.policies import POLICIES
 from shoal.core.world import World
 from shoal.loop.records import encode
 from shoal.model.request import Request
-from shoal.model.workload import Outcome
-from tests.core.build import decide, job, node, policy, share, whole
+from shoal.model.verdict import Reason
+from shoal.model.workload import Outcome, Placement
+from tests.core.build import decide, job, node, policy, share, submit, whole
 
 ASKS = [whole(1), whole(2), whole(4), share(300), share(700, 20), Request(2000), whole(1, 4)]
 
@@ -78,3 +79,21 @@ def test_other_processes_decide_alike(repository: Path) -> None:
         )
         there = dict(line.split() for line in answer.stdout.splitlines())
         assert there == here
+
+
+def test_a_restored_world_starts_those_whose_places_are_free_in_the_same_order() -> None:
+    world = World()
+    world.apply(ev.NodeSeen(0, node("n", 2)))
+    submit(world, job("x", whole(2)))
+    submit(world, job("b", whole(1)), job("a", whole(1)))
+    for uid, leaf in (("b", "n/0"), ("a", "n/1")):
+        places = (Placement(0, "n", (leaf,)),)
+        kept = Reserve(f"reserve/{uid}", uid, places, None, ("x",), Reason.RECLAIM)
+        world.apply(ev.Decided(2, kept))
+    world.apply(ev.WorkloadEnded(3, "x", Outcome.COMPLETED))
+    again = World()
+    for event in world.snapshot(3):
+        again.apply(event)
+    came = decide(world, now_us=4).decisions
+    assert [each.workload for each in came if isinstance(each, Start)] == ["a", "b"]
+    assert decide(again, now_us=4).decisions == came

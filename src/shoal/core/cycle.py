@@ -125,7 +125,7 @@ class _Run:
     def start_where_places_are_kept(self) -> None:
         """3. Start workloads whose places are free now; give up places that are kept in vain."""
         world = self._world
-        for uid in tuple(world.reserving):
+        for uid in sorted(world.reserving):
             entry = world.entries[uid]
             reservation = entry.reserved
             if reservation is None:
