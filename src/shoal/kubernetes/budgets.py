@@ -2,9 +2,13 @@
 
 The number is the one that the Eviction API goes by, `status.disruptionsAllowed`. A budget that the
 disruption controller has not looked at since it was changed allows none, as for the API server.
+
+Whom the API server refuses to evict although no budget that is known forbids it counts as covered
+by a budget of its own for a while, so that the same is not asked again and again.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Final
 
 import msgspec
 
@@ -30,6 +34,9 @@ class _Selector(msgspec.Struct, frozen=True, rename="camel"):
 
 _decoder = msgspec.json.Decoder(_Selector)
 
+REFUSED_US: Final = 30_000_000
+"""For so long an eviction is not tried again that was refused for a reason that is not known."""
+
 Told = tuple[int, tuple[str, ...]]
 """How many pods may be evicted, and the workloads that are covered."""
 
@@ -43,6 +50,9 @@ class Budgets:
         self._workload_of = workload_of
         self._told: dict[str, Told] = {}
         self._dirty: dict[str, None] = {}
+        self._refused: dict[str, tuple[str, int]] = {}
+        """By name: a workload that could not be evicted, and until when it is left alone (us)."""
+        self._new: list[str] = []
         truth.budgets.subscribe(self._changed)
 
     def _changed(self, old: DisruptionBudget | None, new: DisruptionBudget | None) -> None:
@@ -52,8 +62,19 @@ class Budgets:
 
     @property
     def is_dirty(self) -> bool:
-        """Whether `changes` has anything to look at."""
-        return bool(self._dirty)
+        """Whether `changes` has anything to look at, times aside."""
+        return bool(self._dirty or self._new)
+
+    @property
+    def due_us(self) -> list[int]:
+        """When refusals are forgotten."""
+        return [until_us for _, until_us in self._refused.values()]
+
+    def refused(self, uid: str, now_us: int) -> None:
+        """Leave a workload alone for a while that could not be evicted."""
+        name = f"eviction refused/{uid}"
+        self._refused[name] = uid, now_us + REFUSED_US
+        self._new.append(name)
 
     def pod_changed(self, pod: Pod) -> None:
         """Look at the budgets of a pod's namespace again, if it has any."""
@@ -63,6 +84,12 @@ class Budgets:
 
     def changes(self, now_us: int) -> Iterator[ev.DisruptionBudgetSet]:
         """Yield what the world has to be told."""
+        new, self._new = self._new, []
+        for name in new:
+            yield ev.DisruptionBudgetSet(now_us, name, 0, (self._refused[name][0],))
+        for name in [name for name, (_, until_us) in self._refused.items() if until_us <= now_us]:
+            del self._refused[name]
+            yield ev.DisruptionBudgetSet(now_us, name, None)
         dirty, self._dirty = self._dirty, {}
         for namespace in dirty:
             now = self._covered(namespace)

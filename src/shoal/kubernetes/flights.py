@@ -8,9 +8,9 @@ makes a new pod for it, which takes the seat with its place, arrival and history
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from shoal.core.charges import charges_of
 from shoal.core.entry import Entry
 from shoal.core.reservation import Reservation
-from shoal.core.tenants import charges_of
 from shoal.core.world import World
 from shoal.kubernetes.asks import Ask
 from shoal.kubernetes.plans import (

@@ -17,6 +17,7 @@ from shoal.kubernetes.asks import AskReader
 from shoal.kubernetes.books import DEFAULT_OPTIONS, SourceOptions
 from shoal.kubernetes.budgets import Budgets
 from shoal.kubernetes.fleet import FleetView
+from shoal.kubernetes.flights import Flight
 from shoal.kubernetes.plans import read_note
 from shoal.kubernetes.starts import Starts
 from shoal.kubernetes.truth import CLAIM, NODE, OWNER, Stage, Truth, owner_uid
@@ -45,6 +46,12 @@ class Source(Starts):
     def _started_with(self, pod: str) -> str:
         """The workload that a pod was started with; empty if it was not, or by somebody else."""
         return self._seats[pod][0] if pod in self._seats else ""
+
+    def stays(self, flight: Flight, number: int, now_us: int) -> None:
+        """Note that a pod cannot be evicted, so that its whole workload stays."""
+        super().stays(flight, number, now_us)
+        if self.world.evictions.allowed(flight.uid) != 0:
+            self.budgets.refused(flight.uid, now_us)
 
     def _subscribe(self) -> None:
         truth = self.truth
@@ -152,7 +159,10 @@ class Source(Starts):
 
     def next_due_us(self) -> int | None:
         """When something has to be looked at although nothing changes; None: never."""
-        times = [*self.units.due.values(), *self.units.returning.values(), *self._empty.values()]
+        times = [
+            *(*self.units.due.values(), *self.units.returning.values()),
+            *(*self._empty.values(), *self.budgets.due_us),
+        ]
         return min(times) if times else None
 
     def _take_queued(self) -> Iterator[ev.Event]:
