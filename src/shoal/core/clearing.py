@@ -161,6 +161,8 @@ class Clearing:
             elif victims:
                 later_us.add(from_us)
 
+        tree = world.tenants.tree
+        priority = priority_of(tree, workload)
         may_preempt = not asker.was_evicted
         tree = world.tenants.tree
         priority = priority_of(tree, workload)

@@ -184,7 +184,7 @@ class _Run:
                 return
             if self._try_to_start(group, head.member):
                 sleepers = self._sleepers()
-                heads.changed(group.key[0])
+                heads.changed(group.queue)
                 if head.member + 1 < len(group.members):
                     heads.push(Head(group.members[head.member + 1], group, head.member + 1))
 
@@ -248,7 +248,7 @@ class _Run:
         One for each queue: for the first in its order, if declared ends say when it will fit, and
         for whoever has waited too long. Whether it was for the member at `index`.
         """
-        world, queue = self._world, self._world.tenants.tree.get(group.key[0])
+        world, queue = self._world, self._world.tenants.tree.get(group.queue)
         if queue is None or found.verdict.stage is not Stage.PLACE or queue.name in self._reserved:
             return False
         uids = [uid for _, _, uid in group.members[index:]]
@@ -377,7 +377,7 @@ class _Run:
 
     def _starves(self, group: Group, uids: tuple[str, ...]) -> tuple[bool, int | None]:
         """Return whether one of these has waited too long, and else when the first of them has."""
-        queue = self._world.tenants.tree.get(group.key[0])
+        queue = self._world.tenants.tree.get(group.queue)
         if queue is None:
             return False, None
         entries = self._world.entries
@@ -391,7 +391,7 @@ class _Run:
         Whatever ends below a guarantee may give back a right to it.
         """
         tenants = self._world.tenants
-        path = tenants.path(group.key[0])
+        path = tenants.path(group.queue)
         names = self._world.fleet.accelerators()
         guaranteed = [at for at in path if any(tenants.guarantee(at, name).units for name in names)]
         known = [at for at in (found.blocked_at, *guaranteed) if at in path]

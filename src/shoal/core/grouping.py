@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from shoal.core.entry import Entry
-from shoal.core.precedence import Order, order_of
-from shoal.core.waiting import GroupKey
+from shoal.core.precedence import Order, order_of, priority_of
+from shoal.core.waiting import GroupKey, Standing
 
 if TYPE_CHECKING:
     from shoal.core.world import World
@@ -24,9 +24,21 @@ def key_of(world: "World", entry: Entry) -> GroupKey:
         (shape, pod_set.count, pod_set.needed)
         for shape, pod_set in zip(world.shapes_of(workload), workload.pod_sets, strict=True)
     )
-    user = workload.user if workload.queue in world.tenants.users else ""
-    kind = (workload.type, world.returnable(workload))
-    return workload.queue, shapes, entry.refused, user, kind
+    return workload.queue, shapes, entry.refused, _standing(world, entry)
+
+
+def _standing(world: "World", entry: Entry) -> Standing:
+    workload, tree = entry.workload, world.tenants.tree
+    if not tree.queues:
+        return Standing(workload.type)
+    return Standing(
+        type=workload.type,
+        user=workload.user if workload.queue in world.tenants.users else "",
+        priority=priority_of(tree, workload),
+        returnable=world.returnable(workload),
+        was_evicted=entry.was_evicted,
+        run_length=(workload.run_us or 0).bit_length(),
+    )
 
 
 def regroup(world: "World", entries: Iterable[Entry]) -> None:

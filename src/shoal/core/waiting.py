@@ -8,6 +8,7 @@ nodes that gained room (`fresh`), and a cycle costs what changed and not what wa
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +22,26 @@ from shoal.core.shape import Shape
 from shoal.model.verdict import Verdict
 from shoal.model.workload import WorkloadType
 
-GroupKey = tuple[
-    str, tuple[tuple[Shape, int, int], ...], frozenset[str], str, tuple[WorkloadType, bool]
-]
-"""Queue; shape, count and needed pods of each pod set; the nodes that refused the workload; its
-user, where users have their turns; its type, and whether it can be returned."""
+
+class Standing(NamedTuple):
+    """What else decides about workloads that ask for the same.
+
+    Types may do different things. Where there are queues: users have their turns in some of them;
+    priority, and having been evicted before, say who may make others go; what cannot be returned
+    may not borrow; work that ends sooner fills in behind reservations (`run_length` is the number
+    of bits of its declared microseconds, 0 where it declared nothing).
+    """
+
+    type: WorkloadType
+    user: str = ""
+    priority: int = 0
+    returnable: bool = True
+    was_evicted: bool = False
+    run_length: int = 0
+
+
+GroupKey = tuple[str, tuple[tuple[Shape, int, int], ...], frozenset[str], Standing]
+"""Queue; shape, count and needed pods of each pod set; the nodes that refused the workload."""
 
 SEVERAL = -1
 """In place of a mask's number where pod sets have different ones: every row may do."""
@@ -58,7 +74,7 @@ class Group:
 
     def __init__(self, key: GroupKey, slot: int) -> None:
         self.key = key
-        self.queue, self.user = key[0], key[3]
+        self.queue, self.user = key[0], key[3].user
         self.shapes = tuple(shape for shape, _, _ in key[1])
         """One for each pod set."""
         self.accelerators = tuple(
