@@ -52,7 +52,7 @@ test: lint types contracts docs kubernetes ## everything; data tests need SHOAL_
 	$(PYTEST) -n 2 --dist loadgroup -m "not slow"
 
 soak: venv ## what takes hours: a million stateful steps, thousands of examples of every property
-	SHOAL_PROFILE=soak $(PYTEST) -n 2 --timeout 0 -m "slow or (not long and not cluster)"
+	$(BIN)/python -m tests.soak $(SOAK)
 
 bench: venv ## measure, and fill the README's table and picture; needs SHOAL_DATA
 	$(BIN)/python -m benchmarks $(BENCHES)

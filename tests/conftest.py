@@ -19,7 +19,11 @@ _common = settings(
 settings.register_profile("check", parent=_common, max_examples=20, stateful_step_count=20)
 settings.register_profile("test", parent=_common, max_examples=100)
 settings.register_profile(
-    "soak", parent=_common, derandomize=False, max_examples=5000, stateful_step_count=200
+    "soak",
+    parent=_common,
+    derandomize=False,
+    max_examples=int(os.environ.get("SHOAL_EXAMPLES", "5000")),
+    stateful_step_count=200,
 )
 settings.load_profile(os.environ.get("SHOAL_PROFILE", "test"))
 
