@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from shoal.core.board import Board
 from shoal.core.budget import Budget
+from shoal.core.declared import overdue
 from shoal.core.entry import Entry
 from shoal.core.placement import NoPlace
 from shoal.core.quota import Broken, place_and_charge
@@ -20,10 +21,10 @@ ENDS_LOOKED_AT = 512
 """Ends of running work, the next ones first, that may be the grounds of a reservation."""
 
 
-def expected_end_us(entry: Entry, now_us: int) -> int | None:
+def expected_end_us(world: World, entry: Entry, now_us: int) -> int | None:
     """Return when a workload that holds something ends; None where nobody knows."""
-    run_us = entry.workload.run_us
-    if run_us is None:
+    run_us = world.declared.expected_us(entry.workload)
+    if run_us is None or overdue(entry, now_us):
         return None
     end_us = min(entry.started.values(), default=now_us) + run_us
     return end_us if end_us > now_us else None
@@ -37,7 +38,7 @@ def when_it_fits(
         (end_us, other.workload.uid, other)
         for uids in world.holders.values()
         for other in (world.entries[uid] for uid in uids)
-        if (end_us := expected_end_us(other, now_us)) is not None
+        if (end_us := expected_end_us(world, other, now_us)) is not None
     ]
     ends.sort(key=lambda end: end[:2])
     del ends[ENDS_LOOKED_AT:]

@@ -7,6 +7,7 @@ its start, so the world is the same before and after; the decisions become state
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from shoal.core import timelimits
 from shoal.core.ahead import nearest_to_free, when_it_fits
 from shoal.core.board import Board
 from shoal.core.budget import Budget
@@ -19,7 +20,7 @@ from shoal.core.evictions import most_evictions, too_many_gone
 from shoal.core.keeping import backfills, free, in_vain, lay, lift, lost
 from shoal.core.order import Head, Heads
 from shoal.core.policies import Policy
-from shoal.core.quota import Refusal, start_within_quota
+from shoal.core.quota import Refusal, start_within_quota, units_of
 from shoal.core.reservation import Reservation
 from shoal.core.victims import Victim, lost_device_us
 from shoal.core.waiting import Group
@@ -51,17 +52,22 @@ def cycle(world: World, policy: Policy, now_us: int, seed: int, budget: Budget) 
     run = _Run(world, world.board(policy, seed), now_us, budget)
     start = world.fleet.journal.checkpoint()
     world.tenants.clock(now_us)
+    world.spending.decides(now_us)
     if world.tenants.speculate():
         run.look_at(world.waiting.blocked())
     try:
         run.look_at_the_fleet()  # 1
         run.retract_failed_starts()  # 2
-        run.start_where_places_are_kept()  # 3
-        run.start_what_fits()  # 4
-        run.answer_newcomers()  # 5
+        run.end_what_ran_too_long()  # 3
+        run.start_where_places_are_kept()  # 4
+        run.start_what_fits()  # 5
+        run.answer_newcomers()  # 6
+        run.refuse_what_waited_too_long()  # 7
+        run.warn_of_spent_budgets()  # 8
     finally:
         world.fleet.rollback(start)
         world.tenants.end_speculation()
+        world.spending.decided()
     return Cycle(run.decided(), tuple(run.examined), run.complete, run.look_again_us())
 
 
@@ -122,8 +128,13 @@ class _Run:
             self.decisions.append(Retract(f"retract/{uid}/{entry.attempt}", uid, entry.failed_on))
             self.complete = False
 
+    def end_what_ran_too_long(self) -> None:
+        """3. End running work that has had the longest time that its queue grants."""
+        for evict in timelimits.ended(self._world, self._now_us):
+            self._evicts[evict.workload] = evict
+
     def start_where_places_are_kept(self) -> None:
-        """3. Start workloads whose places are free now; give up places that are kept in vain."""
+        """4. Start workloads whose places are free now; give up places that are kept in vain."""
         world = self._world
         for uid in sorted(world.reserving):
             entry = world.entries[uid]
@@ -136,6 +147,11 @@ class _Run:
                 self._start_if_ready(entry, reservation)
             elif free(world, entry, reservation):
                 placements = reservation.placements
+                units = units_of(world, entry, placements)
+                if world.spending.refusal(entry.workload, units) is not None:
+                    self._give_up(entry, Reason.BUDGET)
+                    continue
+                world.spending.promise(entry.workload, units)
                 self.decisions.append(Start(f"start/{uid}/{entry.attempt + 1}", uid, placements))
             elif in_vain(world, reservation):
                 self._give_up(entry, Reason.NOT_FREED)
@@ -158,12 +174,15 @@ class _Run:
         found = start_within_quota(world, self._board, entry, shapes, self._budget)
         if isinstance(found, Refusal):
             lay(world, [uid])
+            if found.verdict.stage is Stage.BUDGET:
+                self._give_up(entry, Reason.BUDGET)
             return
+        world.spending.promise(entry.workload, units_of(world, entry, found))
         self.decisions.append(Start(f"start/{uid}/{entry.attempt + 1}", uid, found))
         self._given_up[uid] = None
 
     def start_what_fits(self) -> None:
-        """4. Look at groups in the order of their first members, and start what fits.
+        """5. Look at groups in the order of their first members, and start what fits.
 
         These are the groups that are awake, and the sleepers for whom nodes have gained enough
         room, or whose time has come. A group that starts one member is looked at again in the place
@@ -223,6 +242,7 @@ class _Run:
                 return True
             self._let_wait(group, index, found, room)
             return False
+        self._world.spending.promise(entry.workload, units_of(self._world, entry, found))
         self.decisions.append(Start(f"start/{uid}/{entry.attempt + 1}", uid, found))
         self._settled.add(uid)
         return True
@@ -230,7 +250,7 @@ class _Run:
     def _find_place(self, entry: Entry, group: Group) -> tuple[Placement, ...] | Refusal:
         """Place a workload, also where places are kept for others if it ends before."""
         world = self._world
-        run_us = entry.workload.run_us
+        run_us = world.declared.expected_us(entry.workload)
         end_us = None if run_us is None else self._now_us + run_us
         ahead = [
             uid
@@ -271,6 +291,7 @@ class _Run:
             return False
         uid = entry.workload.uid
         key = f"reserve/{uid}/{entry.attempt + 1}/{self._now_us}"
+        world.spending.promise(entry.workload, units_of(world, entry, placements))
         self.decisions.append(Reserve(key, uid, placements, at_us, (), Reason.RESERVED))
         self._reserved[queue.name] = None
         self._settled.add(uid)
@@ -282,7 +303,7 @@ class _Run:
         """Evict others for a workload, if it has a right to that, and keep their places for it."""
         world = self._world
         over = found.verdict.over_quota
-        if found.verdict.never:
+        if found.verdict.never or found.verdict.stage is Stage.BUDGET:
             return NoRoom(hungry=False)
         if over is not None and over.reason not in (Reason.LIMIT, Reason.LEND_LIMIT):
             return NoRoom(hungry=False)
@@ -302,6 +323,7 @@ class _Run:
             request = entry.request_of(placement.pod)
             world.fleet.take(request, placement)
             world.charge(entry, placement.pod, charges_of(world.fleet, request, placement), 1)
+        world.spending.promise(entry.workload, units_of(world, entry, room.placements))
         key = f"reserve/{uid}/{entry.attempt + 1}/{self._now_us}"
         evicted = tuple(dict.fromkeys(victim.uid for victim in room.victims))
         self.decisions.append(Reserve(key, uid, room.placements, None, evicted, reason))
@@ -366,7 +388,7 @@ class _Run:
                 found.missing_pods,
                 self._blocked_at(group, found),
                 room.hungry or starves,
-                min(times_us, default=None),
+                earliest(*times_us, found.again_us),
             )
         )
         before, now = group.verdict, found.verdict
@@ -403,21 +425,35 @@ class _Run:
 
     def look_again_us(self) -> int | None:
         """Return when time alone may change the answer to somebody."""
+        world = self._world
         times_us = [examined.again_us for examined in self.examined]
         looked_at = {examined.uid for examined in self.examined}
         times_us += [
             group.again_us
-            for group in self._world.waiting.timed()
+            for group in world.waiting.timed()
             if looked_at.isdisjoint(uid for _, _, uid in group.members)
         ]
-        times_us.append(self._world.tenants.shrink_next_us())
-        return min((at_us for at_us in times_us if at_us is not None), default=None)
+        times_us.append(world.tenants.shrink_next_us())
+        times_us += [world.limits.after(self._now_us), world.spending.after(self._now_us)]
+        return earliest(*times_us)
 
     def answer_newcomers(self) -> None:
-        """5. Tell those who joined a sleeping group that was not looked at what it was told."""
+        """6. Tell those who joined a sleeping group that was not looked at what it was told."""
         for group in sorted(self._world.waiting.unanswered, key=lambda group: group.members[0]):
             if group.asleep and group.verdict is not None:
                 self._answer(group, group.verdict)
+
+    def refuse_what_waited_too_long(self) -> None:
+        """7. End work that has waited for the longest time that its queue grants, and waits on."""
+        kept = {decision.workload for decision in self.decisions if isinstance(decision, Reserve)}
+        started = {decision.workload for decision in self.decisions if isinstance(decision, Start)}
+        for refuse in timelimits.refused(self._world, self._now_us):
+            if refuse.workload not in started | kept:
+                self.decisions.append(refuse)
+
+    def warn_of_spent_budgets(self) -> None:
+        """8. Tell who is responsible whose budget is spent; from then on it counts as that."""
+        self.decisions += self._world.spending.warnings(self._now_us)
 
     def _answer(self, group: Group, verdict: Verdict) -> None:
         """Tell the members of a group that were never told, and were not started just now."""
@@ -428,3 +464,8 @@ class _Run:
     def _tell(self, uids: tuple[str, ...], verdict: Verdict) -> None:
         self._settled.update(uids)
         self.decisions.append(Wait(f"wait/{uids[0]}/{self._now_us}", uids, verdict))
+
+
+def earliest(*times_us: int | None) -> int | None:
+    """Return the first of some times, None where there is none."""
+    return min((at_us for at_us in times_us if at_us is not None), default=None)

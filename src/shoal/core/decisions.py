@@ -5,7 +5,7 @@ Each has a `key` that makes carrying it out twice harmless, and a machine-readab
 
 from dataclasses import dataclass
 
-from shoal.model.verdict import Reason, Verdict
+from shoal.model.verdict import OverBudget, Reason, Verdict
 from shoal.model.workload import Placement
 
 
@@ -75,7 +75,7 @@ class Evict:
 
     `for_` are the workloads that start where they were. `lost_device_us` is the work that is lost,
     in device microseconds. `exact`: no choice of victims would have lost less. Its pods are given
-    `grace_us` to stop.
+    `grace_us` to stop. `Reason.MAXIMUM_RUN`: it ends for good, and does not wait again.
     """
 
     key: str
@@ -102,4 +102,28 @@ class Freeze:
     reason: Reason
 
 
-Decision = Start | Retract | Reserve | GiveUp | Evict | Freeze | Wait
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """End a workload that waits, because it has waited for the `maximum_us` of its queue."""
+
+    key: str
+    workload: str
+    waited_us: int
+    maximum_us: int
+    reason: Reason = Reason.MAXIMUM_WAIT
+
+
+@dataclass(frozen=True, slots=True)
+class Warn:
+    """Tell whoever is responsible for a queue that its budget is used up, once in a period.
+
+    From here on it counts what is to happen when it is spent; `over` says where it stands.
+    """
+
+    key: str
+    queue: str
+    over: OverBudget
+    reason: Reason = Reason.BUDGET
+
+
+Decision = Start | Retract | Reserve | GiveUp | Evict | Freeze | Refuse | Warn | Wait

@@ -9,6 +9,7 @@ from shoal.core.charges import Charge
 from shoal.core.decisions import Decision
 from shoal.core.demand import Learned, Prices
 from shoal.core.reservation import Reservation
+from shoal.core.spending_account import Kept
 from shoal.model.node import Node
 from shoal.model.queue import QueueTree
 from shoal.model.verdict import Verdict
@@ -289,6 +290,41 @@ class EvictionsRestored:
 
 
 @dataclass(frozen=True, slots=True)
+class SpendingRestored:
+    """What was used of budgets, from a snapshot or where it was kept; see `spending_account.Kept`.
+
+    `runs`: uid, since when it counts, and until when it is expected to run, of what is held.
+    """
+
+    at_us: int
+    accounts: tuple[Kept, ...]
+    runs: tuple[tuple[str, int, int | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredRestored:
+    """How true declared run times were, from a snapshot or from where it was kept.
+
+    `ratios`: queue, user, and actual by declared times of the last runs, in thousandths.
+    """
+
+    at_us: int
+    ratios: tuple[tuple[str, str, tuple[int, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndingRestored:
+    """Work that is being ended because it ran for its maximum, from a snapshot.
+
+    `again_us`: uid, and when it is asked to end again, of what could not be evicted.
+    """
+
+    at_us: int
+    ending: tuple[str, ...]
+    again_us: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class GroupRestored:
     """What is known of the group of a waiting workload, from a snapshot."""
 
@@ -370,6 +406,9 @@ Event = (
     | Cycled
     | WorkloadRestored
     | EvictionsRestored
+    | SpendingRestored
+    | DeclaredRestored
+    | EndingRestored
     | GroupRestored
     | RoomRestored
     | DemandRestored

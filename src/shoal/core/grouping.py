@@ -38,6 +38,7 @@ def _standing(world: "World", entry: Entry) -> Standing:
         returnable=world.returnable(workload),
         was_evicted=entry.was_evicted,
         run_length=(workload.run_us or 0).bit_length(),
+        budgeted=world.spending.run_of(workload),
     )
 
 

@@ -53,12 +53,9 @@ def _charge_anew(world: "World", node: str) -> None:
     for entry in world.entries.values():
         for pod, placement in entry.held.items():
             if placement.node == node:
-                rests = entry.rests(pod)
-                if not rests:
-                    world.charge(entry, pod, entry.charges[pod], -1)
+                world.count(entry, pod, -1)
                 entry.charges[pod] = charges_of(world.fleet, entry.request_of(pod), placement)
-                if not rests:
-                    world.charge(entry, pod, entry.charges[pod], 1)
+                world.count(entry, pod, 1)
                 world.quota_on(entry)
 
 

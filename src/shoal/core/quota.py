@@ -5,7 +5,7 @@ charged and held against every rule; where it breaks one, the search goes on wit
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from shoal.core.board import Board
@@ -16,7 +16,7 @@ from shoal.core.ruled_out import ruled_out, wants
 from shoal.core.shape import Shape
 from shoal.core.tenants import Tenants
 from shoal.core.world import Entry, World
-from shoal.model.verdict import OverQuota, Reason, Stage, Verdict, Wake
+from shoal.model.verdict import OverBudget, OverQuota, Reason, Stage, Verdict, Wake
 from shoal.model.workload import Placement
 
 TREE_WIDE = frozenset({Reason.GUARANTEE, Reason.LEND_LIMIT})
@@ -30,23 +30,31 @@ class Refusal:
     verdict: Verdict
     missing_pods: int | None
     blocked_at: str = ""
+    again_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """The rule that a placement breaks, and the accelerators to do without to keep it."""
+    """The rule that a placement breaks, and the accelerators to do without to keep it.
 
-    over: OverQuota
+    `again_us` is when time alone may let the rule hold.
+    """
+
+    over: OverQuota | OverBudget
     accelerators: tuple[str, ...]
+    again_us: int | None = None
 
 
 def start_within_quota(
     world: World, board: Board, entry: Entry, wanted: tuple[Shape, ...], budget: Budget
 ) -> tuple[Placement, ...] | Refusal:
-    """Place and charge every pod of a workload, or none; world and tenants must be speculating."""
+    """Place and charge every pod of a workload, or none.
+
+    World and tenants must be speculating, and what is spent must be judged (`Spending.decides`).
+    """
     tenants = world.tenants
     queue = entry.workload.queue
-    barred: dict[str, OverQuota] = {}
+    barred: dict[str, Broken] = {}
     if tenants.tree.queues:
         over = ruled_out(world, entry, wanted)
         if over is not None:
@@ -56,18 +64,19 @@ def start_within_quota(
         shapes = tuple(without(world, shape, barred) for shape in wanted)
         left = tuple(shape for shape in shapes if shape is not None)
         if len(left) < len(shapes):
-            return _over(tenants, entry, barred[min(barred)])
+            return _over(tenants, entry, barred)
         found = place_and_charge(world, board, entry, left, budget)
         if isinstance(found, Broken):
-            barred |= dict.fromkeys(found.accelerators, found.over)
+            barred |= dict.fromkeys(found.accelerators, found)
             continue
         if isinstance(found, NoPlace):
             blocked_at = _blocked_at(tenants, queue, barred.values())
-            return Refusal(found.verdict, found.missing_pods, blocked_at)
+            again_us = _again_us(barred.values())
+            return Refusal(found.verdict, found.missing_pods, blocked_at, again_us)
         return found
 
 
-def _barred(world: World, queue: str, shapes: tuple[Shape, ...]) -> dict[str, OverQuota]:
+def _barred(world: World, queue: str, shapes: tuple[Shape, ...]) -> dict[str, Broken]:
     """Return the accelerators of which not even the smallest pod could have its part."""
     barred = {}
     for accelerator in world.fleet.accelerators():
@@ -79,7 +88,7 @@ def _barred(world: World, queue: str, shapes: tuple[Shape, ...]) -> dict[str, Ov
         ]
         over = world.tenants.over_limit(queue, accelerator, min(least)) if least else None
         if over is not None:
-            barred[accelerator] = over
+            barred[accelerator] = Broken(over, (accelerator,))
     return barred
 
 
@@ -126,14 +135,15 @@ def _place_and_charge(
     found = place(fleet, board, workload, shapes, entry.refused, budget, needed_only=needed_only)
     broken: Broken | None = None
     if not isinstance(found, NoPlace) and tenants.tree.queues:
-        asked: Counter[str] = Counter()
+        asked = units_of(world, entry, found)
         for placement in found:
             charges = charges_of(fleet, entry.request_of(placement.pod), placement)
-            for charge in charges:
-                asked[charge.accelerator] += charge.units
             world.charge(entry, placement.pod, charges, 1)
         over = tenants.over_quota(workload.queue, asked, returnable=world.returnable(workload))
-        broken = None if over is None else Broken(over, tenants.dearest(over, asked))
+        if over is not None:
+            broken = Broken(over, tenants.dearest(over, asked))
+        elif (spent := world.spending.refusal(workload, asked)) is not None:
+            broken = Broken(spent.over, (spent.accelerator,), spent.again_us)
     if broken is None:
         fleet.journal.keep()
         return found
@@ -142,15 +152,30 @@ def _place_and_charge(
     return broken
 
 
-def _blocked_at(tenants: Tenants, queue: str, broken: Iterable[OverQuota]) -> str:
+def units_of(world: World, entry: Entry, placements: Iterable[Placement]) -> Counter[str]:
+    """Return what a workload is charged in these places, by accelerator."""
+    units: Counter[str] = Counter()
+    for placement in placements:
+        for charge in charges_of(world.fleet, entry.request_of(placement.pod), placement):
+            units[charge.accelerator] += charge.units
+    return units
+
+
+def _again_us(broken: Iterable[Broken]) -> int | None:
+    """Return when time alone may let one of these rules hold."""
+    return min((each.again_us for each in broken if each.again_us is not None), default=None)
+
+
+def _blocked_at(tenants: Tenants, queue: str, broken: Iterable[Broken]) -> str:
     """Return the lowest queue whose account falls whenever one of these rules may hold again.
 
     What is not covered by guarantees may come to be by whatever ends anywhere in the tree.
     """
     path = tenants.path(queue)
-    heights = [
-        len(path) - 1 if over.reason in TREE_WIDE else path.index(over.queue) for over in broken
-    ]
+    heights = []
+    for over in (each.over for each in broken):
+        anywhere = isinstance(over, OverQuota) and over.reason in TREE_WIDE
+        heights.append(len(path) - 1 if anywhere else path.index(over.queue))
     return path[max(heights)] if heights else ""
 
 
@@ -161,7 +186,14 @@ def _ruled_out(entry: Entry, over: OverQuota) -> Refusal:
     return Refusal(Verdict(Stage.QUOTA, (), 0, pods, (Wake.QUEUES,), over, never), None)
 
 
-def _over(tenants: Tenants, entry: Entry, over: OverQuota) -> Refusal:
+def _over(tenants: Tenants, entry: Entry, barred: Mapping[str, Broken]) -> Refusal:
+    """Refuse a workload of which a pod may have none of the accelerators that would do."""
     pods = sum(pod_set.needed for pod_set in entry.workload.pod_sets)
-    verdict = Verdict(Stage.QUOTA, (), 0, pods, (Wake.QUOTA,), over)
-    return Refusal(verdict, None, _blocked_at(tenants, entry.workload.queue, (over,)))
+    over = barred[min(barred)].over
+    if isinstance(over, OverBudget):
+        wakes = (Wake.QUOTA, Wake.PERIOD)
+        verdict = Verdict(Stage.BUDGET, (), 0, pods, wakes, over_budget=over)
+    else:
+        verdict = Verdict(Stage.QUOTA, (), 0, pods, (Wake.QUOTA,), over)
+    blocked_at = _blocked_at(tenants, entry.workload.queue, barred.values())
+    return Refusal(verdict, None, blocked_at, _again_us(barred.values()))

@@ -26,6 +26,7 @@ def snapshot(world: "World", at_us: int) -> Iterator[ev.Event]:
     if world.prices.classes:
         yield ev.PricesSet(at_us, world.prices)
     yield ev.DemandRestored(at_us, world.demand.learned())
+    yield from _what_was_said(world, at_us)
     for _, entry in sorted(world.entries.items()):
         yield ev.WorkloadRestored(
             at_us=at_us,
@@ -52,6 +53,8 @@ def snapshot(world: "World", at_us: int) -> Iterator[ev.Event]:
     if world.tenants.past is not None:
         world.tenants.clock(at_us)
         yield ev.UsageRestored(at_us, world.tenants.now_us, world.tenants.past_written())
+    if world.spending.accounts:
+        yield ev.SpendingRestored(at_us, world.spending.kept(), world.spending.kept_runs())
     for name, (allowed, covered) in sorted(world.evictions.budgets.items()):
         yield ev.DisruptionBudgetSet(at_us, name, allowed, tuple(sorted(covered)))
     evictions = world.evictions
@@ -82,9 +85,22 @@ def _waiting(world: "World", at_us: int) -> Iterator[ev.Event]:
     yield ev.RoomRestored(at_us, tuple(sorted(world.fleet.names[row] for row in waiting.fresh)))
 
 
+def _what_was_said(world: "World", at_us: int) -> Iterator[ev.Event]:
+    """Yield what is known of declarations, and who was told to end; work refers to it."""
+    ratios, limits = world.declared.kept(), world.limits
+    if ratios:
+        yield ev.DeclaredRestored(at_us, ratios)
+    if limits.ending or limits.again_us:
+        again_us = tuple(sorted(limits.again_us.items()))
+        yield ev.EndingRestored(at_us, tuple(sorted(limits.ending)), again_us)
+
+
 Restored = (
     ev.WorkloadRestored
     | ev.EvictionsRestored
+    | ev.SpendingRestored
+    | ev.DeclaredRestored
+    | ev.EndingRestored
     | ev.GroupRestored
     | ev.RoomRestored
     | ev.DemandRestored
@@ -100,6 +116,13 @@ def restore(world: "World", event: Restored) -> None:
             _restore_workload(world, event)
         case ev.EvictionsRestored():
             _restore_evictions(world, event)
+        case ev.SpendingRestored():
+            world.spending.restore(event.accounts, event.runs)
+        case ev.DeclaredRestored():
+            world.declared.restore(event.ratios)
+        case ev.EndingRestored():
+            world.limits.ending = dict.fromkeys(event.ending)
+            world.limits.again_us = dict(event.again_us)
         case ev.GroupRestored():
             _restore_group(world, event)
         case ev.RoomRestored():
@@ -129,6 +152,7 @@ def _restore_workload(world: "World", event: ev.WorkloadRestored) -> None:
         world.hold(entry, placement, charged)
     times_us = event.since_us or (event.at_us,) * len(event.started)
     entry.started.update(zip(event.started, times_us, strict=True))
+    world.limits.runs(entry)
     entry.checkpoint_us = event.checkpoint_us
     entry.was_evicted = event.was_evicted
     entry.evictions_us = event.evictions_us

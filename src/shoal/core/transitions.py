@@ -8,10 +8,12 @@ from shoal.core.decisions import (
     Evict,
     Freeze,
     GiveUp,
+    Refuse,
     Reserve,
     Retract,
     Start,
     Wait,
+    Warn,
 )
 from shoal.core.entry import Entry, State
 from shoal.core.evictions import DAY_US
@@ -41,6 +43,10 @@ def decided(world: "World", decision: Decision, at_us: int) -> None:
             _evict(world, decision, at_us)
         case Freeze():
             world.evictions.frozen = True
+        case Refuse():
+            _refuse(world, decision)
+        case Warn():
+            world.spending.warned(decision.queue)
         case Wait():
             _tell(world, decision)
         case _:
@@ -100,7 +106,9 @@ def _evict(world: "World", decision: Evict, at_us: int) -> None:
             world.charge(entry, pod, entry.charges[pod], -1)
     entry.was_evicted = True
     world.quota_on(entry)
-    if any(not entry.spared(pod) for pod in decision.pods):
+    if decision.reason is Reason.MAXIMUM_RUN:
+        world.limits.ends(decision.workload)
+    elif any(not entry.spared(pod) for pod in decision.pods):
         world.evictions.happened(at_us)
     if decision.reason is Reason.PREEMPTION:
         entry.evictions_us = (
@@ -108,6 +116,14 @@ def _evict(world: "World", decision: Evict, at_us: int) -> None:
             at_us,
         )
         world.evictions.preempted(entry.workload.queue, at_us, decision.lost_device_us)
+
+
+def _refuse(world: "World", decision: Refuse) -> None:
+    entry = _entry_for(world, decision, decision.workload)
+    if entry.group is None:
+        raise InvalidTransitionError(f"{decision.key}: the workload does not wait")
+    world.wait_no_more(entry)
+    world.remove(entry)
 
 
 def _retract(world: "World", decision: Retract, at_us: int) -> None:

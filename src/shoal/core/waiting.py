@@ -19,6 +19,7 @@ from shoal.core.fleet import Fleet
 from shoal.core.journal import IntArray
 from shoal.core.precedence import Order
 from shoal.core.shape import Shape
+from shoal.core.spending import Declaration
 from shoal.model.verdict import Verdict
 from shoal.model.workload import WorkloadType
 
@@ -29,7 +30,8 @@ class Standing(NamedTuple):
     Types may do different things. Where there are queues: users have their turns in some of them;
     priority, and having been evicted before, say who may make others go; what cannot be returned
     may not borrow; work that ends sooner fills in behind reservations (`run_length` is the number
-    of bits of its declared microseconds, 0 where it declared nothing).
+    of bits of its declared microseconds, 0 where it declared nothing); where a budget has to
+    suffice, what is reserved follows from `budgeted`.
     """
 
     type: WorkloadType
@@ -38,6 +40,7 @@ class Standing(NamedTuple):
     returnable: bool = True
     was_evicted: bool = False
     run_length: int = 0
+    budgeted: Declaration | None = None
 
 
 GroupKey = tuple[str, tuple[tuple[Shape, int, int], ...], frozenset[str], Standing]

@@ -8,8 +8,8 @@ events that makes an equal world.
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from shoal.core import declared, grouping, nodes, snapshots, transitions
 from shoal.core import events as ev
-from shoal.core import grouping, nodes, snapshots, transitions
 from shoal.core.board import Board
 from shoal.core.charges import Charge, charges_of
 from shoal.core.demand import Demand, Prices
@@ -21,19 +21,17 @@ from shoal.core.labels import BoolArray
 from shoal.core.policies import Policy
 from shoal.core.reservation import Reservation
 from shoal.core.shape import Shape, Shapes
+from shoal.core.spending import Spending
 from shoal.core.tenants import Tenants
+from shoal.core.timelimits import TimeLimits
 from shoal.core.transitions import InvalidTransitionError
 from shoal.core.waiting import Group, Waiting
 from shoal.model.fractions import UNIT
 from shoal.model.queue import QueueTree
 from shoal.model.request import Request
-from shoal.model.workload import Placement, Workload
+from shoal.model.workload import Outcome, Placement, Workload
 
 __all__ = ["Entry", "InvalidTransitionError", "State", "World"]
-
-
-CHECKPOINT_APART_US = 60_000_000
-"""Work is not believed to be saved more often than this."""
 
 
 class World:
@@ -50,6 +48,9 @@ class World:
         self.prices = Prices()
         """What room is worth; nothing is known of it until prices are set."""
         self.evictions = Evictions()
+        self.limits = TimeLimits()
+        self.declared = declared.Declared(self.limits)
+        self.spending = Spending(self.tenants, self.declared)
         self.failed: dict[str, None] = {}
         """Workloads whose start has to be retracted."""
         self.holders: dict[str, dict[str, None]] = {}
@@ -116,11 +117,11 @@ class World:
                 self.evictions.set_budget(event.name, event.allowed, event.workloads)
                 self.waiting.wake_hungry()
             case ev.CheckpointReported():
-                self._checkpoint(event)
+                declared.checkpoint(self.entries.get(event.uid), event.taken_us, event.at_us)
             case ev.PrioritySet():
                 self._priority_set(event)
             case ev.PeriodBegan():
-                pass
+                self._period_began(event)
             case _:
                 snapshots.restore(self, event)
 
@@ -135,17 +136,25 @@ class World:
 
     def _queues_set(self, queues: QueueTree) -> None:
         self.tenants.set_tree(queues)
+        self.limits.set_tree(queues)
+        self.spending.set_tree(queues)
         for entry in self.entries.values():
+            self.limits.runs(entry)
+            if entry.group is not None:
+                self.limits.waits(entry)
             for pod, placement in entry.held.items():
                 charges = charges_of(self.fleet, entry.request_of(pod), placement)
                 entry.charges[pod] = charges or entry.charges.get(pod, ())
-                if not entry.rests(pod):
-                    self.charge(entry, pod, entry.charges[pod], 1)
+                self.count(entry, pod, 1)
             if entry.reserved is not None:
                 self.charge_reserved(entry, entry.reserved, 1)
         self.tenants.remember_past()
         grouping.regroup(self, self.entries.values())
         self.waiting.wake_all()
+
+    def _period_began(self, event: ev.PeriodBegan) -> None:
+        self.spending.period_began(event.queue, event.begin_us, event.end_us)
+        self.waiting.quota_on(event.queue)
 
     def _priority_set(self, event: ev.PrioritySet) -> None:
         entry = self.entries.get(event.uid)
@@ -154,6 +163,12 @@ class World:
             grouping.regroup(self, (entry,))
             if entry.group is not None:
                 self.waiting.wake(entry.group)
+
+    def count(self, entry: Entry, pod: int, sign: int) -> None:
+        """Count what a pod is charged as held (`sign` 1), or no longer (-1)."""
+        self.spending.held(entry, entry.charges[pod], sign)
+        if not entry.rests(pod):
+            self.charge(entry, pod, entry.charges[pod], sign)
 
     def charge(self, entry: Entry, pod: int, charges: tuple[Charge, ...], sign: int) -> None:
         """Charge a workload's queue for a pod (`sign` 1), or take charges off it (-1)."""
@@ -208,21 +223,26 @@ class World:
         for placement in event.placements:
             self.hold(entry, placement)
             entry.started[placement.pod] = since_us
+        self.spending.adopted(entry, since_us)
+        self.limits.runs(entry)
 
     def _ended(self, event: ev.WorkloadEnded) -> None:
         entry = self.entries.get(event.uid)
         if entry is None:
             return
+        completed = event.outcome is Outcome.COMPLETED
+        self.declared.ended(entry, event.at_us, completed=completed)
         if entry.group is not None:
             self.wait_no_more(entry)
         self.unreserve(entry)
-        self.remove(entry)
         self.give_back(entry, list(entry.held.values()))
+        self.remove(entry)
 
     def _pod_started(self, event: ev.PodStarted) -> None:
         entry = self.entries.get(event.uid)
         if entry is not None and event.pod in entry.held:
             entry.started.setdefault(event.pod, event.at_us)
+            self.limits.runs(entry)
             if self.tenants.tree.queues:
                 self.waiting.wake_hungry()
 
@@ -232,14 +252,18 @@ class World:
         if entry is None or placement is None:
             return
         self.served(entry, event.pod)
-        entry.started.pop(event.pod, None)
         gone = not entry.held
         evicted = event.pod in entry.evicting
-        if gone and not (evicted and entry.workload.recreated):
-            self.remove(entry)
+        if gone:
+            self.declared.ended(entry, event.at_us, completed=not evicted)
+        entry.started.pop(event.pod, None)
         self.give_back(entry, [placement])
-        if gone and event.uid in self.entries:
+        if not gone:
+            return
+        if evicted and entry.workload.recreated and event.uid not in self.limits.ending:
             self.wait_anew(entry, event.at_us)
+        else:
+            self.remove(entry)
 
     def _pod_moved(self, event: ev.PodMoved) -> None:
         entry = self.entries.get(event.uid)
@@ -271,15 +295,7 @@ class World:
             self.unreserve(beneficiary)
             self.wait(beneficiary)
         entry.evicting.clear()
-
-    def _checkpoint(self, event: ev.CheckpointReported) -> None:
-        """Note up to when work is safe: not beyond now, and not more often than counts."""
-        entry = self.entries.get(event.uid)
-        if entry is None or not entry.started:
-            return
-        taken_us = min(event.taken_us, event.at_us)
-        if entry.checkpoint_us is None or taken_us >= entry.checkpoint_us + CHECKPOINT_APART_US:
-            entry.checkpoint_us = taken_us
+        self.limits.goes_on(entry, event.at_us)
 
     def remove(self, entry: Entry) -> None:
         """Forget a workload."""
@@ -301,7 +317,7 @@ class World:
         if charges is None and self.tenants.tree.queues:
             charges = charges_of(self.fleet, request, placement)
         entry.charges[placement.pod] = charges or ()
-        self.charge(entry, placement.pod, entry.charges[placement.pod], 1)
+        self.count(entry, placement.pod, 1)
 
     def give_back(self, entry: Entry, placements: list[Placement]) -> None:
         """Take from a workload what it held."""
@@ -310,9 +326,8 @@ class World:
         for row in rows:
             self.waiting.room_on(self.fleet, row)
         for placement in placements:
-            charges = entry.charges.pop(placement.pod)
-            if not entry.rests(placement.pod):
-                self.charge(entry, placement.pod, charges, -1)
+            self.count(entry, placement.pod, -1)
+            del entry.charges[placement.pod]
             entry.evicting.pop(placement.pod, None)
         self.quota_on(entry)
 
@@ -330,12 +345,14 @@ class World:
 
     def wait(self, entry: Entry) -> None:
         """Let a workload wait in its group."""
+        self.limits.waits(entry)
         entry.order = grouping.place_of(self, entry)
         entry.group = self.waiting.add(entry.order, grouping.key_of(self, entry))
 
     def wait_no_more(self, entry: Entry) -> None:
         """Let a workload wait in its group no longer."""
         if entry.group is not None:
+            self.limits.waits_no_more(entry.workload.uid)
             self.waiting.remove(entry.order, entry.group)
             entry.group = None
 
@@ -346,6 +363,7 @@ class World:
         entry.reserved = reservation
         self.reserving[entry.workload.uid] = None
         self.charge_reserved(entry, reservation, 1)
+        self.spending.kept_for(entry)
 
     def charge_reserved(self, entry: Entry, reservation: Reservation, sign: int) -> None:
         """Charge a workload for the places kept for it (`sign` 1), or take that off (-1)."""
@@ -367,6 +385,7 @@ class World:
         placements = reservation.placements
         rows = {give_back(entry.request_of(p.pod), p): None for p in placements}
         self.charge_reserved(entry, reservation, -1)
+        self.spending.kept_no_more(entry.workload.uid)
         for row in rows:
             self.waiting.room_on(self.fleet, row)
         self.quota_on(entry)
@@ -385,6 +404,8 @@ class World:
         return [e for e in reserving if e.reserved is not None and uid in e.reserved.evicted]
 
     def _holds_nothing(self, entry: Entry) -> None:
+        self.spending.holds_nothing(entry.workload.uid)
+        self.limits.holds_nothing(entry.workload.uid)
         holders = self.holders.get(entry.workload.queue)
         if holders is not None:
             holders.pop(entry.workload.uid, None)

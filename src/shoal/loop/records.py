@@ -12,7 +12,17 @@ from typing import Any
 import msgspec
 
 from shoal.core import events as ev
-from shoal.core.decisions import Evict, Freeze, GiveUp, Reserve, Retract, Start, Wait
+from shoal.core.decisions import (
+    Evict,
+    Freeze,
+    GiveUp,
+    Refuse,
+    Reserve,
+    Retract,
+    Start,
+    Wait,
+    Warn,
+)
 from shoal.core.policies import Policy
 from shoal.loop.story import Acting, EndedLife, Guard, LifeRestored, Noted, Part, Stopping
 
@@ -81,6 +91,9 @@ _KINDS: dict[int, type] = {
     53: ev.EvictionsRestored,
     54: ev.UsageRestored,
     56: ev.GuaranteesRestored,
+    57: ev.SpendingRestored,
+    58: ev.DeclaredRestored,
+    59: ev.EndingRestored,
 }
 _DECISION_KINDS: dict[int, type] = {
     64: Start,
@@ -90,6 +103,8 @@ _DECISION_KINDS: dict[int, type] = {
     68: GiveUp,
     69: Evict,
     70: Freeze,
+    71: Refuse,
+    72: Warn,
 }
 """A `Decided` is recorded as the time and the decision, under the decision's kind."""
 

@@ -15,10 +15,12 @@ from shoal.core.decisions import (
     Evict,
     Freeze,
     GiveUp,
+    Refuse,
     Reserve,
     Retract,
     Start,
     Wait,
+    Warn,
 )
 from shoal.model.verdict import Reason
 from shoal.model.workload import Outcome, Placement, Workload
@@ -134,6 +136,11 @@ class Life:
     def nodes(self) -> tuple[str, ...]:
         """The nodes of its pods, each once, in the order of the pods."""
         return tuple(dict.fromkeys(placement.node for placement in self.placements))
+
+    @property
+    def has_run_its_time(self) -> bool:
+        """Whether it is being ended because it ran for as long as it may; it does not come back."""
+        return any(each.decision.reason is Reason.MAXIMUM_RUN for each in self.evicting)
 
     def came_to(self, moment: Moment) -> None:
         """Note that something happened."""
@@ -318,7 +325,7 @@ class Story:
         """Let a workload end, or wait again if it was evicted."""
         if all(event.pod not in each.decision.pods for each in life.evicting):
             self._ended(event.at_us, event.uid, None)
-        elif not life.workload.recreated:
+        elif not life.workload.recreated or life.has_run_its_time:
             self._ended(event.at_us, event.uid, Outcome.EVICTED)
         else:
             if life.running_us is not None and life.checkpoint_us is not None:
@@ -354,13 +361,15 @@ class Story:
                 moved if each.pod == moved.pod else each for each in life.placements
             )
 
-    def _ended(self, at_us: int, uid: str, outcome: Outcome | None) -> None:
+    def _ended(
+        self, at_us: int, uid: str, outcome: Outcome | None, reason: Reason | None = None
+    ) -> None:
         life = self.lives.pop(uid, None)
         if life is None:
             return
         self._not_running.pop(uid, None)
         life.ended_us, life.outcome = at_us, outcome
-        life.came_to(Moment(at_us, Step.ENDED, detail=outcome.value if outcome else ""))
+        life.came_to(Moment(at_us, Step.ENDED, reason, outcome.value if outcome else ""))
         self._remember(life)
 
     def _remember(self, life: Life) -> None:
@@ -384,6 +393,11 @@ class Story:
             case Freeze():
                 self._note(offset, event.at_us, decision, 0)
                 self.guard = replace(self.guard, frozen_us=event.at_us, frozen=decision)
+            case Warn():
+                self._note(offset, event.at_us, decision, 0)
+            case Refuse():
+                self._note(offset, event.at_us, decision, 1)
+                self._ended(event.at_us, decision.workload, Outcome.CANCELLED, decision.reason)
             case _:
                 self._note(offset, event.at_us, decision, 1)
                 life = self.lives.get(decision.workload)

@@ -8,6 +8,7 @@ class Stage(StrEnum):
     """How far a workload came on its way to a start."""
 
     QUOTA = "quota"
+    BUDGET = "budget"
     PLACE = "place"
 
 
@@ -24,6 +25,7 @@ class Reason(StrEnum):
     GUARANTEE = "guarantee"
     BORROW_LIMIT = "borrow-limit"
     LEND_LIMIT = "lend-limit"
+    BUDGET = "budget"
     NO_NODES = "no-nodes"
     GONE = "node-gone"
     MASK = "mask"
@@ -48,6 +50,8 @@ class Reason(StrEnum):
     PLACED_ELSEWHERE = "placed-elsewhere"
     TOO_MANY_EVICTIONS = "too-many-evictions"
     DEVICES_GONE = "devices-gone"
+    MAXIMUM_RUN = "maximum-run"
+    MAXIMUM_WAIT = "maximum-wait"
 
 
 class Wake(StrEnum):
@@ -58,6 +62,7 @@ class Wake(StrEnum):
     CAPACITY = "capacity"
     NODES = "nodes"
     MASK = "mask"
+    PERIOD = "period"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +97,34 @@ class OverQuota:
 
 
 @dataclass(frozen=True, slots=True)
+class OverBudget:
+    """What is used and reserved of a queue's budget until `ends_us`, and what is asked beside.
+
+    Amounts are device microseconds, or millionths of `currency` where there is one. `time_zone` is
+    the one in which the budget's periods end at midnight.
+    """
+
+    queue: str
+    used: int
+    reserved: int
+    asked: int
+    budget: int
+    ends_us: int
+    time_zone: str = "UTC"
+    currency: str = ""
+
+    @property
+    def too_many(self) -> int:
+        """By how much used, reserved and asked are more than the budget."""
+        return self.used + self.reserved + self.asked - self.budget
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """Why a workload waits: stage, obstacles, how much of the gang fitted, what would wake it.
 
-    At the stage `quota`, `over_quota` says which rule was broken and there are no obstacles.
+    At the stage `quota`, `over_quota` says which rule was broken and there are no obstacles; at the
+    stage `budget`, `over_budget` says which budget does not suffice.
     `obstacles` are counted for the first pod that found no node, in the order of the tests; the
     last of them is the one that the most promising nodes failed. `placed_pods` of `pods` found a
     place before it. `never`: it cannot start as long as the queues are as they are, whatever is
@@ -109,10 +138,13 @@ class Verdict:
     wakes: tuple[Wake, ...]
     over_quota: OverQuota | None = None
     never: bool = False
+    over_budget: OverBudget | None = None
 
     @property
     def cause(self) -> tuple[Stage, Reason]:
         """What makes two verdicts the same to the person who waits; numbers may differ."""
         if self.over_quota is not None:
             return self.stage, self.over_quota.reason
+        if self.over_budget is not None:
+            return self.stage, Reason.BUDGET
         return self.stage, self.obstacles[-1].reason

@@ -14,7 +14,7 @@ from fastapi import APIRouter, Depends, FastAPI, Header, Path, Query, Request
 from fastapi.responses import Response, StreamingResponse
 from pydantic import Field
 
-from shoal.core.decisions import Evict, Freeze, Wait
+from shoal.core.decisions import Evict, Freeze, Wait, Warn
 from shoal.loop.story import Life, Noted
 from shoal.server import models as m
 from shoal.server import problems
@@ -334,7 +334,7 @@ def _uids(noted: Noted) -> tuple[str, ...]:
     match noted.decision:
         case Wait():
             return noted.decision.workloads
-        case Freeze():
+        case Freeze() | Warn():
             return ()
         case Evict():
             return noted.decision.workload, *noted.decision.for_

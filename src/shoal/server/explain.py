@@ -32,7 +32,13 @@ from shoal.server.views import workload_view
 from shoal.texts.answers import answer_text, ended_text, moment_text, nodes_text
 from shoal.texts.evictions import kept_for_text, not_while_frozen_text
 from shoal.texts.language import Language
-from shoal.texts.verdicts import obstacle_text, over_quota_text, verdict_text, wakes_text
+from shoal.texts.verdicts import (
+    obstacle_text,
+    over_budget_text,
+    over_quota_text,
+    verdict_text,
+    wakes_text,
+)
 
 CANDIDATES = 3
 HOLDERS = 10
@@ -156,6 +162,8 @@ def _headline(look: Look, life: Life, entry: Entry | None, block: _Block | None)
     verdict = block.verdict
     if verdict.over_quota is not None:
         return over_quota_text(verdict.over_quota, look.language)
+    if verdict.over_budget is not None:
+        return over_budget_text(verdict.over_budget, look.language)
     if verdict.pods == 1:
         return ""
     return answer_text(
@@ -180,7 +188,7 @@ def _never_text(why: Never, language: Language) -> str:
 def _summary(headline: str, block: _Block | None, language: Language) -> str:
     if block is None:
         return headline
-    if block.verdict.over_quota is not None:
+    if block.verdict.over_quota is not None or block.verdict.over_budget is not None:
         return verdict_text(block.verdict, language)
     if not block.obstacles:
         return headline
@@ -196,6 +204,7 @@ def _try(look: Look, entry: Entry) -> _Block | None:
     board = world.board(look.policy, look.seed)
     start = world.fleet.journal.checkpoint()
     world.tenants.speculate()
+    world.spending.decides(look.at_us)
     try:
         found = start_within_quota(world, board, entry, group.shapes, Budget(1))
     finally:
@@ -205,6 +214,8 @@ def _try(look: Look, entry: Entry) -> _Block | None:
         return None
     shape = _blocked_shape(look, entry, found.verdict)
     over = found.verdict.over_quota
+    if found.verdict.over_budget is not None:
+        return _Block(found.verdict, shape, (), 0)
     if over is not None:
         written = look.words.get(over.accelerators, over.accelerators)
         said = replace(found.verdict, over_quota=replace(over, accelerators=written))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from shoal.core.decisions import Evict, Freeze, GiveUp, Reserve, Retract, Start, Wait
+from shoal.core.decisions import Evict, Freeze, GiveUp, Reserve, Retract, Start, Wait, Warn
 from shoal.core.world import Entry, State
 from shoal.loop.story import Life, Noted
 from shoal.model.modes import Cap
@@ -40,7 +40,7 @@ from shoal.server.models import (
 from shoal.server.standing import Look, devices_of, id_of, moment, moment_or_none, pods_of
 from shoal.texts.answers import answer_text, nodes_text
 from shoal.texts.evictions import kept_label
-from shoal.texts.verdicts import reason_label
+from shoal.texts.verdicts import over_budget_text, reason_label
 
 
 def workload_view(look: Look, life: Life) -> WorkloadView:
@@ -255,7 +255,7 @@ def decision_view(look: Look, noted: Noted) -> DecisionView:
     match decision:
         case Wait():
             uids = decision.workloads
-        case Freeze():
+        case Freeze() | Warn():
             uids = ()
         case _:
             uids = (decision.workload,)
@@ -309,6 +309,10 @@ def decision_text(look: Look, noted: Noted) -> str:
             return give_up_text(look, decision)
         case Freeze():
             return freeze_text(look, decision)
+        case Warn():
+            return over_budget_text(decision.over, language)
+        case _:
+            return reason_label(decision.reason, language)
 
 
 # Status ---------------------------------------------------------------------------------------

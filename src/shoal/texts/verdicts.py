@@ -2,10 +2,15 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+from zoneinfo import ZoneInfo
 
 from shoal.model.fractions import UNIT
-from shoal.model.verdict import Obstacle, OverQuota, Reason, Verdict, Wake
+from shoal.model.verdict import Obstacle, OverBudget, OverQuota, Reason, Verdict, Wake
 from shoal.texts.language import Language
+
+HOUR_US: Final = 3_600_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,7 @@ _ENGLISH: Mapping[Reason, _Words] = {
     ),
     Reason.BORROW_LIMIT: _same("a queue may not borrow more", "borrowing limit"),
     Reason.LEND_LIMIT: _same("a queue does not lend more", "lending limit"),
+    Reason.BUDGET: _same("the budget does not suffice", "budget"),
     Reason.NO_NODES: _Words("there is no node", "there is no node", "no nodes"),
     Reason.GONE: _Words("{n} node is gone", "{n} nodes are gone", "node gone"),
     Reason.MASK: _Words(
@@ -99,6 +105,10 @@ _ENGLISH: Mapping[Reason, _Words] = {
     Reason.DEVICES_GONE: _same(
         "too many devices are gone; a person has to resume", "too many devices gone"
     ),
+    Reason.MAXIMUM_RUN: _same("it ran for as long as its queue allows", "maximum run time"),
+    Reason.MAXIMUM_WAIT: _same(
+        "it waited for as long as its queue lets work wait", "maximum waiting time"
+    ),
 }
 
 _CHINESE: Mapping[Reason, _Words] = {
@@ -111,6 +121,7 @@ _CHINESE: Mapping[Reason, _Words] = {
         Reason.GUARANTEE: ("超出保障配额", "超出保障"),
         Reason.BORROW_LIMIT: ("队列不得借用更多", "借用上限"),
         Reason.LEND_LIMIT: ("队列不再借出更多", "借出上限"),
+        Reason.BUDGET: ("预算不足", "预算不足"),
         Reason.NO_NODES: ("集群中没有节点", "没有节点"),
         Reason.GONE: ("{n} 个节点已消失", "节点已消失"),
         Reason.MASK: ("{n} 个节点被集群规则排除", "被集群规则排除"),
@@ -135,6 +146,8 @@ _CHINESE: Mapping[Reason, _Words] = {
         Reason.PLACED_ELSEWHERE: ("已在别处放置", "已在别处放置"),
         Reason.TOO_MANY_EVICTIONS: ("驱逐过多，需人工恢复", "驱逐过多，需人工恢复"),
         Reason.DEVICES_GONE: ("设备大量消失，需人工恢复", "设备大量消失，需人工恢复"),
+        Reason.MAXIMUM_RUN: ("已达到队列允许的最长运行时间", "达到最长运行时间"),
+        Reason.MAXIMUM_WAIT: ("已达到队列允许的最长等待时间", "达到最长等待时间"),
     }.items()
 }
 
@@ -147,6 +160,7 @@ _WAKES: Mapping[Language, Mapping[Wake, str]] = {
         Wake.CAPACITY: "something is freed",
         Wake.NODES: "a node joins or changes",
         Wake.MASK: "the cluster's rules change",
+        Wake.PERIOD: "the budget's next period begins",
     },
     Language.CHINESE: {
         Wake.QUOTA: "队列配额有余量",
@@ -154,6 +168,7 @@ _WAKES: Mapping[Language, Mapping[Wake, str]] = {
         Wake.CAPACITY: "有资源释放",
         Wake.NODES: "有节点加入或变化",
         Wake.MASK: "集群规则变化",
+        Wake.PERIOD: "预算的下一周期开始",
     },
 }
 
@@ -182,8 +197,12 @@ def verdict_text(verdict: Verdict, language: Language = Language.ENGLISH) -> str
     The obstacle that the most promising nodes failed comes first.
     """
     wakes = wakes_text(verdict.wakes, language)
+    text = ""
     if verdict.over_quota is not None:
         text = over_quota_text(verdict.over_quota, language)
+    elif verdict.over_budget is not None:
+        text = over_budget_text(verdict.over_budget, language)
+    if text:
         if language is Language.CHINESE:
             return f"{text}当{wakes}时会重新评估。"
         return f"{text} It is looked at again when {wakes}."
@@ -229,6 +248,43 @@ def over_quota_text(over: OverQuota, language: Language = Language.ENGLISH) -> s
         Reason.CLOSING: f"Queue {over.queue} is being deleted; nothing new starts in it.",
         Reason.TYPE: f"Queue {over.queue} does not grant this type of work.",
     }.get(over.reason, f"There is no queue {over.queue} in which work can wait.")
+
+
+def over_budget_text(over: OverBudget, language: Language = Language.ENGLISH) -> str:
+    """Return what is used, reserved and asked of a queue's budget, and until when it counts."""
+    amounts = (over.used, over.reserved, over.asked, over.budget)
+    used, reserved, asked, budget = (_amount(each, over.currency) for each in amounts)
+    more = _amount(max(0, over.too_many), over.currency)
+    ends = local_time(over.ends_us, over.time_zone)
+    if language is Language.CHINESE:
+        unit = over.currency or "设备小时"
+        text = (
+            f"队列 {over.queue} 的预算（至 {ends}）为 {budget} {unit}：已用 {used}，预留 {reserved}"
+        )
+        return f"{text}，再加 {asked} 超出 {more}。" if over.asked else f"{text}。"
+    unit = over.currency or "device hours"
+    text = f"Queue {over.queue} has used {used} of {budget} {unit} until {ends}"
+    if reserved != "0":
+        text += f", and {reserved} more are reserved"
+    return (
+        f"{text}; with the {asked} asked it would be {more} too many." if over.asked else f"{text}."
+    )
+
+
+def local_time(at_us: int, time_zone: str) -> str:
+    """Return a time as clocks show it in a time zone, with the offset, to the minute.
+
+    An hour that comes twice, when clocks are set back, is told apart by its offset.
+    """
+    moment = datetime.fromtimestamp(at_us // 1_000_000, ZoneInfo(time_zone))
+    return moment.isoformat(sep=" ", timespec="minutes")
+
+
+def _amount(amount: int, currency: str) -> str:
+    """Return device microseconds as hours, to the hundredth, or money; both rounded up."""
+    hundredths = -(-amount // (10_000 if currency else HOUR_US // 100))
+    text = f"{hundredths // 100:,}"
+    return text if hundredths % 100 == 0 else f"{text}.{hundredths % 100:02}"
 
 
 def _english(verdict: Verdict, obstacles: str, wakes: str) -> str:
