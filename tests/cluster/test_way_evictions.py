@@ -1,12 +1,12 @@
 """Guarantees taken back on a real cluster, and disruption budgets that stand in the way."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.harness.api import eventually
+from tests.cluster.harness.api import ApiError, eventually
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.harness.objects import namespace
 from tests.cluster.way import (
@@ -44,6 +44,7 @@ spec:
   parent: root
   namespaces: {matchLabels: {team: borrower}}
 """
+ADMISSION = "admissionregistration.k8s.io/v1"
 BUDGET = "policy/v1/PodDisruptionBudget"
 
 
@@ -133,6 +134,71 @@ def test_e05_b_a_disruption_budget_keeps_what_it_covers(cluster: Cluster, shoal:
     cluster.api.delete(BUDGET, "keep", "team")
     wait_bound(cluster, 1, "owner")
     assert bound(cluster) == {}
+
+
+def test_what_the_api_server_refuses_to_evict_goes_on_running(
+    cluster: Cluster, shoal: Shoal
+) -> None:
+    cluster.api.create(gated_job("train", 2))
+    running = wait_bound(cluster, 2)
+    for body in _no_evictions():
+        cluster.api.create(body)
+    eventually(lambda: _refuses(cluster, min(running)), 30, "the policy does not act")
+    cluster.api.create(asker(2))
+    name = eventually(lambda: _told(cluster, running), 30, "nobody was told")
+    shoal.check()
+    assert bound(cluster) == running
+    left = cluster.api.wait(POD, name, "team", until=_is_counted)
+    assert "eviction" not in left["metadata"]["annotations"]["shoal.dev/plan"]
+    cluster.api.delete(f"{ADMISSION}/ValidatingAdmissionPolicyBinding", "keep")
+    # It is asked again after 30 s.
+    wait_bound(cluster, 1, "owner", seconds=60)
+
+
+def _told(cluster: Cluster, names: Iterable[str]) -> str:
+    """A pod that was told that it is not evicted after all."""
+    for name in names:
+        if any(reason == "EvictionRefused" for reason, _ in events_of(cluster, name)):
+            return name
+    return ""
+
+
+def _is_counted(body: Body) -> bool:
+    return "batch.kubernetes.io/job-tracking" in body["metadata"].get("finalizers", ())
+
+
+def _refuses(cluster: Cluster, pod: str) -> bool:
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod, "namespace": "team"},
+    }
+    path = f"/api/v1/namespaces/team/pods/{pod}/eviction?dryRun=All"
+    try:
+        cluster.api.call("POST", path, eviction)
+    except ApiError:
+        return True
+    return False
+
+
+def _no_evictions() -> list[Body]:
+    rule = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE"],
+        "resources": ["pods/eviction"],
+    }
+    spec = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [rule]},
+        "validations": [{"expression": "false", "message": "nobody is evicted here"}],
+    }
+    policy = "ValidatingAdmissionPolicy"
+    bound_to = {"policyName": "keep", "validationActions": ["Deny"]}
+    return [
+        {"apiVersion": ADMISSION, "kind": kind, "metadata": {"name": "keep"}, "spec": each}
+        for kind, each in ((policy, spec), (f"{policy}Binding", bound_to))
+    ]
 
 
 def _budget() -> Body:

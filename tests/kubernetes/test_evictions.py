@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from shoal.core.events import DisruptionBudgetSet
+from shoal.kubernetes.budgets import REFUSED_US
 from shoal.kubernetes.errors import Status, StatusCause, StatusDetails
 from shoal.kubernetes.plans import read_note
-from shoal.kubernetes.scheduler import SchedulerOptions
+from shoal.kubernetes.scheduler import SchedulerOptions, now_us
 from shoal.kubernetes.wire.kinds import (
     DISRUPTION_BUDGETS,
     JOBS,
@@ -214,6 +215,32 @@ async def test_e05_b_an_eviction_that_is_refused_is_taken_back_and_not_tried_aga
     # The budget lets them go: now they do.
     rig.eviction_refusals.clear()
     rig.change(DISRUPTION_BUDGETS, "b", "ns", status={"disruptionsAllowed": 2})
+    await settle(rig, shoal, owners)
+    assert names(rig) == ["asker"]
+
+
+@in_loop
+async def test_what_is_refused_for_a_reason_of_its_own_is_not_asked_again_and_again(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owners = web(rig)
+    shoal = Shoal(rig, options=OPTIONS)
+    await settle(rig, shoal, owners)
+    running = names(rig)
+    for name in running:
+        rig.eviction_refusals[name] = Status(403, "Forbidden", "a policy forbids it")
+    rig.put(PODS, in_queue(pod("asker", 2), "owner"))
+    await settle(rig, shoal, owners)
+    assert names(rig) == running
+    assert len([write for write in rig.writes if write.startswith("evict")]) == 2
+    assert [reason for _, reason, _ in shoal.said if reason.startswith("Evict")] == [
+        *("Evicted", "Evicted"),
+        *("EvictionRefused", "EvictionRefused"),
+    ]
+    # After a while it is tried once more.
+    rig.eviction_refusals.clear()
+    later_us = now_us() + REFUSED_US
+    monkeypatch.setattr("shoal.kubernetes.scheduler.now_us", lambda: later_us)
     await settle(rig, shoal, owners)
     assert names(rig) == ["asker"]
 

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from shoal.catalog.catalog import Catalog
     from shoal.kubernetes.client import Client
     from shoal.kubernetes.picture import Picture
+    from shoal.model.queue import QueueTree
 
 T = TypeVar("T")
 
@@ -38,6 +39,8 @@ class Access:
     """Files or folders of your own that extend the catalogue."""
     policy: Annotated[str, Parameter(name="--policy")] = "fragmentation"
     """The placement policy that the scheduler runs."""
+    queues: Annotated[tuple[Path, ...], Parameter(name="--queues", negative="")] = ()
+    """Files or folders with the queues; without them all work waits in one."""
 
 
 DEFAULT_ACCESS = Access()
@@ -51,6 +54,19 @@ def read_catalog(access: Access) -> "Catalog":
         return load_catalog(access.catalog)
     except CatalogError as error:
         raise UsageError(str(error)) from None
+
+
+def read_queues(files: Iterable[Path], catalog: "Catalog") -> "QueueTree":
+    """The queues in files, as the core counts them. Raises UsageError."""
+    from shoal.objects.files import BadObjectsError, read_objects
+    from shoal.objects.quotas import names_of
+    from shoal.objects.tree import resolved
+
+    try:
+        written = read_objects(files, catalog)
+    except BadObjectsError as error:
+        raise UsageError(str(error)) from None
+    return resolved(written.tree, names_of(catalog))
 
 
 def check_policy(access: Access) -> None:
@@ -88,7 +104,9 @@ def look(access: Access) -> "Picture":
 
     check_policy(access)
     catalog = read_catalog(access)
-    return call(access, lambda client: take_picture(client, catalog, Policy(access.policy)))
+    queues = read_queues(access.queues, catalog)
+    policy = Policy(access.policy)
+    return call(access, lambda client: take_picture(client, catalog, policy, queues))
 
 
 def show(rows: Sequence[Any], columns: Sequence[tuple[str, str]], output: str) -> None:

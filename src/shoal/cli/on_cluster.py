@@ -68,7 +68,9 @@ class ClusterPlatform:
     """See `Platform`."""
 
     def __init__(self, where: Where, reading: Reading) -> None:
-        self._access = Access(where.kubeconfig, where.context, reading.catalog, reading.policy)
+        self._access = Access(
+            where.kubeconfig, where.context, reading.catalog, reading.policy, reading.queues
+        )
         self._language = where.language
 
     def listing(self, kind: str, wanted: Wanted) -> Listing:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from shoal.cli.cluster import DEFAULT_ACCESS, Access, check_policy, read_catalog
+from shoal.cli.cluster import DEFAULT_ACCESS, Access, check_policy, read_catalog, read_queues
 from shoal.cli.errors import CannotError, UsageError
 from shoal.cli.processes import address, log_json, run_until_stopped
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from shoal.catalog.catalog import Catalog
     from shoal.kubernetes.identity import Identity
     from shoal.kubernetes.process import ProcessOptions
-    from shoal.model.queue import QueueTree
 
 _SECOND_US = 1_000_000
 
@@ -45,7 +44,6 @@ def scheduler(
     listen: Annotated[str, Parameter(name="--listen")] = "127.0.0.1:9464",
     leader_elect: Annotated[bool, Parameter(name="--leader-elect")] = True,
     lease_namespace: Annotated[str, Parameter(name="--lease-namespace")] = "",
-    queues: Annotated[tuple[Path, ...], Parameter(name="--queues", negative="")] = (),
     recording: Annotated[Path | None, Parameter(name="--recording")] = None,
     log_level: Annotated[
         Literal["debug", "info", "warning"], Parameter(name="--log-level")
@@ -63,8 +61,6 @@ def scheduler(
         Agree with other schedulers by a lease on who leads.
     lease_namespace
         The namespace of the lease; that of the context or pod if not given.
-    queues
-        Files or folders with the queues; without them all work waits in one.
     recording
         A new folder in which everything that happens and is decided is kept.
     log_level
@@ -91,7 +87,7 @@ def scheduler(
         host=host,
         port=port,
         scheduler=SchedulerOptions(
-            queues=_tree(queues, catalog),
+            queues=read_queues(access.queues, catalog),
             source=SourceOptions(slot_keep_us=round(times.keep_places * _SECOND_US)),
             deadlines=DeadlineOptions(
                 refused_us=round(times.refused_after * _SECOND_US),
@@ -102,19 +98,6 @@ def scheduler(
     kubeconfig = str(access.kubeconfig) if access.kubeconfig is not None else None
     log_json(log_level)
     _run(catalog, find_identity(kubeconfig, access.context), options)
-
-
-def _tree(files: tuple[Path, ...], catalog: "Catalog") -> "QueueTree":
-    """The queues in files, as the core counts them. Raises UsageError."""
-    from shoal.objects.files import BadObjectsError, read_objects
-    from shoal.objects.quotas import names_of
-    from shoal.objects.tree import resolved
-
-    try:
-        written = read_objects(files, catalog)
-    except BadObjectsError as error:
-        raise UsageError(str(error)) from None
-    return resolved(written.tree, names_of(catalog))
 
 
 def _run(catalog: "Catalog", identity: "Identity", options: "ProcessOptions") -> None:

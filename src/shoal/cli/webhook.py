@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from shoal.cli.cluster import Access, read_catalog
+from shoal.cli.cluster import Access, read_catalog, read_queues
 from shoal.cli.errors import CannotError
 from shoal.cli.processes import address, log_json, run_until_stopped
 
@@ -27,6 +27,8 @@ class Serving:
     """A further name or address that the certificate is for."""
     language: Annotated[Literal["en", "zh"], Parameter(name="--language")] = "en"
     """In which it says why a pod is refused."""
+    queues: Annotated[tuple[Path, ...], Parameter(name="--queues", negative="")] = ()
+    """Files or folders with the queues that the scheduler knows."""
 
 
 DEFAULT_SERVING = Serving()
@@ -62,11 +64,14 @@ def webhook(
     from shoal.kubernetes.errors import KubernetesError
     from shoal.kubernetes.identity import find_identity
     from shoal.kubernetes.transport import Transport
+    from shoal.objects.annotations import DEFAULT_QUEUE
     from shoal.texts.language import Language
 
     host, port = address(serving.listen)
     known = read_catalog(Access(catalog=catalog))
+    tree = read_queues(serving.queues, known)
     options = WebhookOptions(
+        queues=tuple(queue.name for queue in tree.leaves()) or (DEFAULT_QUEUE,),
         namespace=serving.namespace,
         service=serving.service,
         names=serving.also_known_as,

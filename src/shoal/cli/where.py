@@ -50,6 +50,8 @@ class Reading:
     """For a cluster: files or folders of your own that extend the catalogue."""
     policy: Annotated[str, Parameter(name="--policy")] = "fragmentation"
     """For a cluster: the placement policy that its scheduler runs."""
+    queues: Annotated[tuple[Path, ...], Parameter(name="--queues", negative="")] = ()
+    """For a cluster: files or folders with the queues that its scheduler knows."""
 
 
 DEFAULT_READING = Reading()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from shoal.catalog.catalog import Catalog
 from shoal.core.decisions import Decision, Start, Wait
+from shoal.core.events import QueuesSet
 from shoal.core.grouping import place_of
 from shoal.core.policies import Policy
 from shoal.core.world import State, World
@@ -18,13 +19,14 @@ from shoal.kubernetes.consistency import differences
 from shoal.kubernetes.fleet import FleetView
 from shoal.kubernetes.plans import read_note
 from shoal.kubernetes.pricing import price_now
-from shoal.kubernetes.scheduler import now_us
+from shoal.kubernetes.scheduler import NO_QUEUES, now_us
 from shoal.kubernetes.source import Source
 from shoal.kubernetes.truth import Stage, Truth, listed
 from shoal.kubernetes.wire.kinds import NAMESPACES
 from shoal.kubernetes.wire.pod import Pod
 from shoal.loop.engine import Loop, NoRecorder
 from shoal.model.hold import Hold
+from shoal.model.queue import QueueTree
 from shoal.model.verdict import Verdict
 from shoal.model.workload import Placement
 
@@ -122,7 +124,14 @@ class Answer:
 class Picture:
     """A world made from one look at the API server, with the decisions that it leads to."""
 
-    def __init__(self, truth: Truth, catalog: Catalog, policy: Policy, seed: int) -> None:
+    def __init__(
+        self,
+        truth: Truth,
+        catalog: Catalog,
+        policy: Policy,
+        seed: int,
+        queues: QueueTree = NO_QUEUES,
+    ) -> None:
         self.truth = truth
         self.world = World()
         fleet = FleetView(truth, self.world, catalog)
@@ -132,6 +141,8 @@ class Picture:
         self.held: dict[str, tuple[str, Placement]] = {}
         """Workload and place of each pod that holds something, before the cycle."""
         self._collector = _Collector()
+        if queues.queues:
+            self.source.queue(QueuesSet(now_us(), queues))
         self._decide(policy, seed)
 
     def _decide(self, policy: Policy, seed: int) -> None:
@@ -310,11 +321,18 @@ def managed_by_labels(labels: dict[str, str]) -> bool:
 
 
 async def take_picture(
-    client: Client, catalog: Catalog, policy: Policy, *, seed: int | None = None
+    client: Client,
+    catalog: Catalog,
+    policy: Policy,
+    queues: QueueTree = NO_QUEUES,
+    *,
+    seed: int | None = None,
 ) -> Picture:
     """Look at a cluster once."""
     truth = await listed(client, as_if_managed=True)
-    return Picture(truth, catalog, policy, await cluster_seed(client) if seed is None else seed)
+    if seed is None:
+        seed = await cluster_seed(client)
+    return Picture(truth, catalog, policy, seed, queues)
 
 
 async def cluster_seed(client: Client) -> int:

@@ -14,6 +14,7 @@ from shoal.kubernetes.admission.keeper import Keeper
 from shoal.kubernetes.admission.names import MUTATING_POLICY_SINCE
 from shoal.kubernetes.admission.server import Server, application
 from shoal.kubernetes.client import Client
+from shoal.objects.annotations import DEFAULT_QUEUE
 from shoal.texts.language import Language
 
 _log = structlog.get_logger(__name__)
@@ -30,6 +31,7 @@ class WebhookOptions:
         host: the address to listen on; empty: all.
         port: the port to listen on.
         language: of refusals and hints.
+        queues: names of the queues that work can wait in.
     """
 
     namespace: str = "shoal"
@@ -38,6 +40,7 @@ class WebhookOptions:
     host: str = ""
     port: int = 8443
     language: Language = Language.ENGLISH
+    queues: tuple[str, ...] = (DEFAULT_QUEUE,)
 
 
 async def serve(
@@ -61,7 +64,9 @@ async def serve(
         taken = group.create_task(ready.wait())
         await asyncio.wait((taken, stopped), return_when=asyncio.FIRST_COMPLETED)
         if ready.is_set():
-            app = application(catalog, gates=gates, language=options.language)
+            app = application(
+                catalog, gates=gates, queues=options.queues, language=options.language
+            )
             async with Server(app, context, options.host, options.port) as server:
                 _log.info("serving", port=server.port, gates=gates)
                 await stopped

@@ -11,6 +11,7 @@ from shoal.kubernetes.admission import names as known
 from shoal.kubernetes.admission import review
 from shoal.kubernetes.errors import WireError
 from shoal.model.modes import Channel
+from shoal.objects.annotations import DEFAULT_QUEUE
 from shoal.objects.pods import Rules
 from shoal.texts.language import Language
 
@@ -21,13 +22,18 @@ _CHANNELS: Final = {known.DRA: Channel.DRA, known.DEVICE_PLUGIN: Channel.DEVICE_
 
 
 def application(
-    catalog: Catalog, *, gates: bool, language: Language = Language.ENGLISH
+    catalog: Catalog,
+    *,
+    gates: bool,
+    queues: tuple[str, ...] = (DEFAULT_QUEUE,),
+    language: Language = Language.ENGLISH,
 ) -> web.Application:
     """The web application.
 
     Args:
         catalog: names that ask for devices.
         gates: whether the gate is added here (before Kubernetes 1.36).
+        queues: those that there are; which of them a namespace may use is judged when it plans.
         language: of refusals and hints.
     """
 
@@ -35,7 +41,7 @@ def application(
         channel = _CHANNELS.get(request.match_info["channel"])
         if channel is None:
             raise web.HTTPNotFound(text="the path ends in dra or device-plugin")
-        rules = Rules(channel)
+        rules = Rules(channel, queues)
         try:
             question = review.read_question(await request.read())
             said = review.judge(question, catalog, rules, gates=gates)
