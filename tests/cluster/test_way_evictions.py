@@ -57,7 +57,7 @@ def shoal(cluster: Cluster, tmp_path: Path) -> Iterator[Shoal]:
         cluster.api.wait("v1/ServiceAccount", "default", name, until=bool)
     file = tmp_path / "queues.yaml"
     file.write_text(QUEUES)
-    shoal = Shoal(cluster, queues=file)
+    shoal = Shoal(cluster, queues=file, no_leader_elect=None)
     cluster.fake_nodes.add("gpu", 1, 2)
     yield shoal
     shoal.check()
