@@ -58,10 +58,10 @@ bench: venv ## measure, and fill the README's table and picture; needs SHOAL_DAT
 	$(BIN)/python -m benchmarks $(BENCHES)
 	$(if $(BENCHES),,$(MAKE) picture)
 
-picture: venv ## draw the README's picture: the openb example, ten seeds, every published policy
+picture: venv ## draw the README's picture: the openb example, ten seeds, ours and the published policies
 	$(BIN)/shoal simulate \
 	  --nodes examples/openb/nodes.csv --pods examples/openb/pods.csv \
-	  --policy random,dot-product,clustering,packing,best-fit,fgd \
+	  --policy dot-product,clustering,packing,best-fit,fgd,fragmentation,random \
 	  --seeds 42-51 --report build/picture
 	mkdir -p docs/assets
 	cp build/picture/allocation.svg docs/assets/openb.svg

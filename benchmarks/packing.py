@@ -145,11 +145,13 @@ def packing() -> Iterator[Result]:
         trace = trace_of(folder, workload)
         bound = bound_of(trace)
         best = theirs[workload, "FGD"].mean
-        ways = [("given", Job("fragmentation", 0)), ("learned", Job("fragmentation", 0, True))]
-        if workload in WITH_MOVES:
-            ways.append(("moves", Job("fragmentation", 0, False, MOVES_PCT)))
-        for way, job in ways:
-            jobs = [Job(job.policy, seed, job.learned, job.moves_pct) for seed in SEEDS]
+        ways = ["given", "learned", *(["moves"] if workload in WITH_MOVES else [])]
+        for way in ways:
+            moves_pct = MOVES_PCT if way == "moves" else 0
+            jobs = [
+                Job("fragmentation", seed, way == "learned", moves_pct, ARRIVED_PCT)
+                for seed in SEEDS
+            ]
             runs = run_all(trace, jobs, len(os.sched_getaffinity(0)), lambda: None)
             aimed = WITH_MOVES[workload] if way == "moves" else aims
             rows.append(row(way, runs, best, bound, aimed))
@@ -277,7 +279,7 @@ def packing_ablations() -> Iterator[Result]:
         for name, without in ABLATIONS.items():
             with ExitStack() as stack:
                 without(stack)
-                runs = [run(trace, "fragmentation", seed) for seed in seeds]
+                runs = [run(trace, "fragmentation", seed, until_pct=ARRIVED_PCT) for seed in seeds]
             values_ = [each.curves.allocated_pct[ARRIVED_PCT] for each in runs]
             table.setdefault(name, {})[workload] = fmean(values_)
             print(f"ablation  {workload:12} {fmean(values_):6.2f}  {name}", flush=True)

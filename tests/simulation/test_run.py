@@ -89,6 +89,15 @@ def test_equal_pods_fill_a_fleet_to_the_last_device(policy: str) -> None:
     assert result.lacked == {Reason.WHOLE_DEVICES: 2}
 
 
+def test_a_run_may_end_early_and_is_the_same_until_then() -> None:
+    small = trace((node("a", 8), node("b", 2)), *[whole(1)] * 6, *[share(300)] * 6)
+    whole_run, part = run(small, "best-fit", 1), run(small, "best-fit", 1, until_pct=60)
+    assert 60 < max(part.curves.allocated_pct) < max(whole_run.curves.allocated_pct)
+    for pct in range(61):
+        assert part.curves.allocated_pct.get(pct) == whole_run.curves.allocated_pct.get(pct)
+        assert part.curves.failed[pct] == whole_run.curves.failed[pct]
+
+
 def test_a_pod_that_fails_is_not_tried_again() -> None:
     result = run(trace((node("a", 4),), whole(3), whole(2)), "best-fit", 0)
     assert result.curves.arrived[130] == 2

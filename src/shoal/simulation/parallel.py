@@ -10,6 +10,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from shoal.simulation.inflation import LOAD_PCT
 from shoal.simulation.results import Run
 from shoal.simulation.run import run
 from shoal.simulation.trace import Trace
@@ -23,10 +24,18 @@ class Job:
     seed: int
     learned: bool = False
     moves_pct: int = 0
+    until_pct: int = LOAD_PCT
 
     def run(self, trace: Trace) -> Run:
         """Make the run."""
-        return run(trace, self.policy, self.seed, learned=self.learned, moves_pct=self.moves_pct)
+        return run(
+            trace,
+            self.policy,
+            self.seed,
+            learned=self.learned,
+            moves_pct=self.moves_pct,
+            until_pct=self.until_pct,
+        )
 
 
 class WorkerLostError(Exception):

@@ -14,7 +14,7 @@ from shoal.model.verdict import Reason
 from shoal.model.workload import Outcome, PodSet, Workload
 from shoal.simulation.curve import Meter
 from shoal.simulation.demand import task_classes
-from shoal.simulation.inflation import inflated
+from shoal.simulation.inflation import LOAD_PCT, inflated
 from shoal.simulation.results import Run
 from shoal.simulation.trace import Trace, capacity_milli, demand_milli
 from shoal.simulation.virtual import VirtualTime
@@ -23,8 +23,18 @@ ARRIVAL_US = 1_000_000
 """Virtual time between two arrivals. Nothing depends on it, because nothing ends."""
 
 
-def run(trace: Trace, policy: str, seed: int, *, learned: bool = False, moves_pct: int = 0) -> Run:
+def run(
+    trace: Trace,
+    policy: str,
+    seed: int,
+    *,
+    learned: bool = False,
+    moves_pct: int = 0,
+    until_pct: int = LOAD_PCT,
+) -> Run:
     """Submit the inflated trace pod by pod, and measure after each what the fleet came to.
+
+    It ends when as much has arrived as rounds to more than `until_pct` percent of the fleet.
 
     The policy `fragmentation` is given the trace's demand, or has to learn it from the arrivals.
     For a pod that fits nowhere running pods may be moved, altogether at most `moves_pct` percent of
@@ -38,6 +48,7 @@ def run(trace: Trace, policy: str, seed: int, *, learned: bool = False, moves_pc
         expected = merged(TaskClass(pod.request, 1) for pod in trace.pods)
         time.feed(PricesSet(0, prices(trace.nodes, expected)))
     fragmentation = Fragmentation(time.world.fleet, demand)
+    end_milli = capacity_milli(trace.nodes) * (2 * until_pct + 1) // 200
     meter = Meter(capacity_milli(trace.nodes))
     mover = Mover(time, moves_pct)
     lacked: Counter[Reason] = Counter()
@@ -45,6 +56,8 @@ def run(trace: Trace, policy: str, seed: int, *, learned: bool = False, moves_pc
     pod_sets = [(PodSet("pod", 1, pod.request),) for pod in trace.pods]
     allocated_milli = 0
     for number, index in enumerate(inflated(trace, seed)):
+        if meter.arrived_milli > end_milli:
+            break
         now_us = number * ARRIVAL_US
         uid = f"{trace.pods[index].name}/{number}"
         time.feed(WorkloadSubmitted(now_us, Workload(uid, pod_sets[index], created_us=now_us)))
