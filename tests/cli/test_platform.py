@@ -241,6 +241,60 @@ def test_a_name_in_two_namespaces_is_asked_for(shell: Shell) -> None:
     assert shell("why same -n b").startswith("same · batch")
 
 
+QUEUES = """\
+apiVersion: shoal.dev/v1alpha1
+kind: AcceleratorQueue
+metadata: {name: acme}
+---
+apiVersion: shoal.dev/v1alpha1
+kind: AcceleratorQueue
+metadata: {name: vision}
+spec: {parent: acme, limit: {H100: 2}}
+"""
+
+
+def test_apply_says_what_it_means_and_check_what_it_would(busy: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "q.yaml"
+    file.write_text(QUEUES)
+    assert busy(f"check {file}") == "2 queues and 0 pools: nothing is wrong with them\n"
+    would = busy(f"check {file} --against").splitlines()
+    assert would == busy(f"apply --dry-run {file}").splitlines()
+    assert would[-1] == "2 queues and 0 pools could be applied"
+    assert "Queue serving goes; nothing runs in it." in would
+    debt = "A debt: queue vision holds 8 H100, 6 above its limit of 2."
+    assert any(line.startswith(debt) for line in would)
+    assert "research" in busy("queue")
+    done = busy(f"apply -f {file}").splitlines()
+    assert done == [*would[:-1], "2 queues and 0 pools count from now on"]
+    assert "research" not in busy("queue")
+    assert busy(f"apply {file}").splitlines()[0] == "nothing changes"
+
+
+def test_files_that_are_wrong_are_not_applied(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "q.yaml"
+    file.write_text(QUEUES.replace("limit", "limits"))
+    for line in (f"check {file}", f"apply {file}", f"check {file} --against"):
+        said = shell(line, 2).splitlines()
+        assert said[0].startswith(f"{file}:8: spec.limits: is not known here; did you mean limit?")
+        assert said[1] == "shoal: 1 problem in the files."
+    file.write_bytes(b"\xff")
+    assert f"{file} is not UTF-8" in shell(f"apply {file}", 2)
+    assert "No such file" in shell(f"apply {tmp_path / 'none.yaml'}", 2)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("apply", "nothing to apply"),
+        ("check", "say what to check"),
+        ("check --against", "say what to check"),
+        ("check q.yaml --consistency", "check files, or a cluster"),
+    ],
+)
+def test_what_is_to_be_checked_or_applied_is_written(shell: Shell, line: str, said: str) -> None:
+    assert said in shell(line, 2)
+
+
 def test_cancel_ends_what_waits_and_what_runs(busy: Shell) -> None:
     assert busy("cancel llm-7b bert-sweep") == "default/llm-7b ends\ndefault/bert-sweep ends\n"
     assert busy("cancel llm-7b", 1) == "shoal: llm-7b has ended already.\n"

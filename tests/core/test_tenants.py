@@ -1,5 +1,6 @@
 """Quota and order of the tenant tree: limits, guarantees, what may borrow, whose turn it is."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -226,6 +227,28 @@ def test_an_unknown_queue_says_so_and_wakes_when_it_is_made() -> None:
     assert over(submit(world, work("v", "root", whole(1))), "v") is not None, "no leaf"
     with_queues(world, Queue("a"), Queue("lab"))
     assert sorted(started(decide(world))) == ["w"]
+
+
+def test_a_queue_that_is_being_deleted_starts_nothing_and_stays_charged() -> None:
+    """O03: what runs goes on, what waits says why, and comes in its old order when it is back."""
+    lab, other = Queue("lab", "root", guarantee=(("H100", 4),)), Queue("other", "root")
+    world = with_queues(world_of(node("n", 8)), lab, other)
+    submit(world, work("a", "lab", whole(1)), work("b", "lab", whole(2)))
+    with_queues(world, replace(lab, guarantee=(("H100", 3),), closing=True), other)
+    waiting = [work(name, "lab", whole(1), created_us=n) for n, name in enumerate("cde")]
+    came = submit(world, *waiting)
+    assert started(came) == {}
+    assert over(came, "c") == OverQuota(Reason.CLOSING, "lab")
+    assert world.tenants.used_units("lab") == {"H100": 3 * UNIT}
+    submit(world, work("z", "other", whole(4)))
+    assert "z" in {uid for uid, entry in world.entries.items() if entry.held}, "the rest is lent"
+    end(world, "a")
+    end(world, "b")
+    assert world.tenants.used_units("lab") == {}
+    with_queues(world, other)
+    assert over(decide(world), "c") == OverQuota(Reason.NO_QUEUE, "lab")
+    with_queues(world, lab, other)
+    assert list(started(decide(world))) == ["c", "d", "e"]
 
 
 def test_a_lowered_limit_is_a_debt_that_only_falls() -> None:

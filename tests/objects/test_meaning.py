@@ -184,6 +184,17 @@ def test_a_queue_closes_under_one_that_is_above_others() -> None:
     assert {each.name for each in tree.leaves()} == {"mid", "other", "lab"}
 
 
+def test_a_queue_whose_work_has_moved_away_does_not_close() -> None:
+    old = read([TOP, queue("mid", "parent: top"), queue("a", "parent: mid"), OTHER]).tree
+    new = read([TOP, queue("a", "parent: top"), OTHER]).tree
+    inside = {"a": holds(2, 3)}
+    assert closing_kept(old, new, inside, NAMES) == new
+    assert list(meaning(old, new, inside, NAMES)) == [
+        QueueMoved("a", "mid", "top"),
+        QueueGone("mid", 0),
+    ]
+
+
 def test_where_every_queue_is_a_leaf_none_closes() -> None:
     old, new = read([TOP, LAB]).tree, read([TOP]).tree
     assert closed(old, new, lab=holds(1, 1)) == new

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,11 +17,13 @@ from shoal.loop.inbox import (
     Cancel,
     InboxClosedError,
     InboxFullError,
+    KeepTo,
     Refused,
     Submit,
 )
 from shoal.loop.replica import restored
 from shoal.loop.story import Step
+from shoal.model.queue import Queue, QueueTree
 from shoal.model.workload import Outcome, Workload
 from shoal.simulation.organisation import fleet
 from shoal.simulation.platform import (
@@ -47,7 +50,7 @@ def quiet(tmp_path: Path) -> Iterator[Platform]:
     platform.close()
 
 
-def ask(platform: Platform, *asks: Submit | Cancel | Act) -> list[Answer]:
+def ask(platform: Platform, *asks: Submit | Cancel | Act | KeepTo) -> list[Answer]:
     """Ask, let a tick pass, and return the answers."""
     futures = [platform.inbox.put(each) for each in asks]
     platform.run_until(platform.now_us + TICK_US)
@@ -245,3 +248,27 @@ def test_live_it_ends_when_it_is_told_to(quiet: Platform) -> None:
 
 
 QUIET_END_US = hours(0) + 60_000_000
+
+
+# Queues ---------------------------------------------------------------------------------------
+
+
+def test_O03_a_closing_queue_goes_when_its_last_work_has_ended(quiet: Platform) -> None:
+    top, lab = Queue("top"), Queue("lab", "top", closing=True)
+    quiet.keep_to(QueueTree((top, replace(lab, closing=False), Queue("other", "top"))))
+    ask(quiet, Submit((replace(job("w", whole(2)), queue="lab"),)))
+    closing = QueueTree((top, lab, Queue("other", "top")))
+    (answer,) = ask(quiet, KeepTo(closing))
+    assert answer.refused is None
+    assert quiet.world.tenants.tree == closing
+    ask(quiet, Cancel("w"))
+    later(quiet, 30)
+    assert "w" not in quiet.world.entries
+    assert quiet.world.tenants.tree == QueueTree((top, Queue("other", "top")))
+
+
+def test_queues_that_do_not_change_are_no_event(quiet: Platform) -> None:
+    tree = QueueTree((Queue("top"),))
+    ask(quiet, KeepTo(tree))
+    first = ask(quiet, KeepTo(tree))[0].offset
+    assert ask(quiet, KeepTo(tree))[0].offset == first

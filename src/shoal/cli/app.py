@@ -21,6 +21,11 @@ COMMAND --help explains a command."""
 
 COMMANDS = (
     (
+        "apply",
+        "shoal.cli.apply:apply",
+        "Have a running shoal up keep to changed pools and queues.",
+    ),
+    (
         "bound",
         "shoal.cli.bound:bound",
         "Say how much of a fleet any scheduler could allocate.",
@@ -38,7 +43,7 @@ COMMANDS = (
     (
         "check",
         "shoal.cli.check:check",
-        "Compare what Shoal has in mind with the cluster.",
+        "Check files with pools and queues, or compare what Shoal has in mind with the cluster.",
     ),
     (
         "compare",

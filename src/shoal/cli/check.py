@@ -1,36 +1,55 @@
-"""`shoal check`: whether what Shoal has in mind agrees with the cluster."""
+"""`shoal check`: whether files are well, and whether Shoal's world agrees with the cluster."""
 
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from shoal.cli.cluster import DEFAULT_ACCESS, Access, call, check_policy, read_catalog
 from shoal.cli.errors import CannotError, UsageError
+from shoal.cli.where import Where
 
 if TYPE_CHECKING:
     from shoal.kubernetes.client import Client
 
 
 def check(
-    *,
+    *files: Path,
+    against: Annotated[bool, Parameter(name="--against", negative="")] = False,
+    socket: Annotated[Path | None, Parameter(name="--socket")] = None,
+    lang: Annotated[Literal["en", "zh"] | None, Parameter(name="--lang")] = None,
     consistency: Annotated[bool, Parameter(name="--consistency", negative="")] = False,
     scheduler: Annotated[str | None, Parameter(name="--scheduler")] = None,
     access: Access = DEFAULT_ACCESS,
 ) -> None:
-    """Compare Shoal's world with the API server: who holds which device, and who waits.
+    """Check files with pools and queues, or compare Shoal's world with the API server.
 
-    Prints one sentence for each difference and fails if there is any.
+    Files are read as shoal apply reads them, and what is wrong is said. The comparison is of who
+    holds which device and who waits: one sentence for each difference; it fails if there is any.
 
     Parameters
     ----------
+    files
+        Files or folders with pools and queues.
+    against
+        Ask a running shoal up what the files would mean to it.
+    socket
+        The socket of that shoal up; otherwise SHOAL_SOCKET, or the one of this user.
+    lang
+        The language of the answer; otherwise that of the environment.
     consistency
         Make the world anew from the API server and compare it.
     scheduler
         Compare the world of a running scheduler as well: where it serves its metrics, such as
         http://127.0.0.1:9464.
     """
+    if files or against:
+        if consistency or scheduler is not None:
+            raise UsageError("check files, or a cluster; write two commands for both.")
+        _files(files, access, Where(socket=socket, lang=lang), against=against)
+        return
     if not consistency and scheduler is None:
-        raise UsageError("say what to check: write --consistency, --scheduler URL, or both.")
+        raise UsageError("say what to check: write files, --consistency, or --scheduler URL.")
     found = []
     if consistency:
         check_policy(access)
@@ -42,6 +61,25 @@ def check(
     if found:
         raise CannotError(f"{len(found)} differences between Shoal's world and the API server.")
     print("Shoal's world and the API server agree.")
+
+
+def _files(files: tuple[Path, ...], access: Access, where: Where, *, against: bool) -> None:
+    """Say what is wrong with files with pools and queues, or what they would mean."""
+    from shoal.cli.apply import apply_files, failed
+    from shoal.objects.files import BadObjectsError, read_objects
+    from shoal.texts.screens import screen_text
+
+    if not files:
+        raise UsageError("say what to check; write files or folders with pools and queues.")
+    if against:
+        apply_files(files, where, dry_run=True)
+        return
+    try:
+        written = read_objects(files, read_catalog(access))
+    except BadObjectsError as error:
+        raise failed(error.problems) from None
+    counts = {"queues": len(written.tree.queues), "pools": len(written.pools)}
+    print(screen_text("well", where.language, **counts))
 
 
 def _rebuilt(access: Access) -> list[str]:

@@ -146,6 +146,8 @@ def manifest_of(line: Line, queue: str | None) -> dict[str, Any]:
     }
     spec = {"containers": [{"name": "main", "resources": {"requests": requests}}]}
     if (line.pods or 1) == 1:
+        # The platform makes it again, so it may be evicted as all other work.
+        annotations["shoal.dev/recreate"] = "true"
         metadata = {"name": name, "annotations": annotations}
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
     return {

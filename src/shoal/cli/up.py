@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from shoal.loop.doors import Doors
     from shoal.loop.replica import Replica
     from shoal.model.node import Node
-    from shoal.model.queue import QueueTree
     from shoal.objects.files import Written
     from shoal.simulation.platform import BegunWith, Clock, Platform
     from shoal.simulation.tally import Tally
@@ -49,11 +49,26 @@ _LENGTH = re.compile(r"([0-9]+)(m|h|d)")
 _UNIT_US = {"m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Objects:
+    """What people wrote for a platform."""
+
+    queues: Annotated[tuple[Path, ...], Parameter(name="--queues", negative="")] = ()
+    """Files or folders with pools and queues; otherwise those that were applied last, or the
+    demo's."""
+    catalog: Annotated[tuple[Path, ...], Parameter(name="--catalog", negative="")] = ()
+    """Files or folders of your own that extend the catalogue, such as prices."""
+
+
+NO_OBJECTS = Objects()
+
+
 def up(
     *,
     fleet: Annotated[Path | None, Parameter(name="--fleet")] = None,
     demo: Annotated[bool, Parameter(name="--demo", negative="")] = False,
-    queues: Annotated[tuple[Path, ...], Parameter(name="--queues", negative="")] = (),
+    objects: Objects = NO_OBJECTS,
     speed: Annotated[str | None, Parameter(name="--speed")] = None,
     length: Annotated[str | None, Parameter(name="--for")] = None,
     state: Annotated[Path | None, Parameter(name="--state")] = None,
@@ -72,8 +87,6 @@ def up(
         Nodes, as simulate reads them; otherwise 24 nodes of three accelerators.
     demo
         Let an organisation with six teams send its work through the day.
-    queues
-        Files or folders with pools and queues; the demo has its own.
     speed
         How fast time passes: 1x, 60x, or max. It is 1x unless given.
     length
@@ -95,11 +108,11 @@ def up(
             folder = state_folder(state)
         what = _begun_with(folder, fleet, seed, demo=demo)
         if by_itself:
-            tree = _tree(*_written(queues, demo=what.demo))
-            _run_by_itself(folder, what, tree, factor, length_us)
+            read = _written(folder, what, objects)
+            _run_by_itself(folder, what, read, factor, length_us)
         else:
             live = _Live(folder, what, factor, length_us, screen=not no_screen)
-            live.run(queues, speed or "1x")
+            live.run(_written(folder, what, objects), speed or "1x")
 
 
 def _speed(text: str) -> float | None:
@@ -187,7 +200,7 @@ def _opened(folder: Path, what: "BegunWith", tally: "Tally | None" = None) -> "I
 def _run_by_itself(
     folder: Path,
     what: "BegunWith",
-    queues: "QueueTree",
+    read: "_Read",
     factor: float | None,
     length_us: int | None,
 ) -> None:
@@ -199,7 +212,7 @@ def _run_by_itself(
     tally = Tally()
     with _opened(folder, what, tally) as platform:
         tally.platform = platform
-        platform.keep_to(queues)
+        _keep_to(platform, read)
         begin_us = platform.now_us
         end_us = begin_us + (length_us or 0)
         crew = _Crew(platform)
@@ -280,7 +293,7 @@ class _Live:
         self._length_us = length_us
         self._screen = screen
 
-    def run(self, queues: tuple[Path, ...], speed: str) -> None:
+    def run(self, read: "_Read", speed: str) -> None:
         """Run until somebody stops it."""
         from importlib.metadata import version
 
@@ -289,13 +302,14 @@ class _Live:
         from shoal.server.standing import Standing
         from shoal.simulation.platform import Clock
 
-        catalog, written = _written(queues, demo=self._what.demo)
         with _opened(self._folder, self._what) as platform:
-            platform.keep_to(_tree(catalog, written))
+            written = _keep_to(platform, read)
             end_us = None if self._length_us is None else platform.now_us + self._length_us
             clock = Clock(platform.now_us, self._factor) if self._factor else None
             doors = self._doors(platform, clock)
-            standing = Standing(doors, catalog, written, version("shoal"))
+            standing = Standing(
+                doors, read.catalog, written, version("shoal"), platform.keep_objects
+            )
             crew = _Crew(platform)
             try:
                 with (
@@ -379,28 +393,58 @@ def _short(path: Path) -> str:
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
 
 
-def _written(queues: tuple[Path, ...], *, demo: bool) -> "tuple[Catalog, Written]":
-    """Return what people wrote; the demo has pools and queues of its own where none are given."""
+@dataclass(frozen=True)
+class _Read:
+    """The catalogue and what people wrote; `is_new` where they name it now."""
+
+    catalog: "Catalog"
+    written: "Written"
+    is_new: bool
+
+
+def _written(folder: Path, what: "BegunWith", given: Objects) -> _Read:
+    """Return the catalogue and what people wrote: now, while it last ran, or for the demo."""
     from importlib.resources import as_file, files
 
-    from shoal.catalog.load import load_catalog
+    from shoal.catalog.load import CatalogError, load_catalog
+    from shoal.cli.apply import failed
     from shoal.objects.files import BadObjectsError, read_objects
+    from shoal.objects.pools import node_problems
+    from shoal.simulation.platform import OBJECTS
 
-    catalog = load_catalog()
+    try:
+        known = load_catalog(given.catalog)
+    except CatalogError as error:
+        raise UsageError(str(error)) from None
+    applied = folder / OBJECTS
     own = files("shoal.simulation") / "demo.yaml"
     try:
-        with as_file(own) as file:
-            return catalog, read_objects(queues or ((file,) if demo else ()), catalog)
+        with as_file(own) as demo:
+            if given.queues:
+                written = read_objects(given.queues, known)
+            elif applied.exists():
+                written = read_objects([applied], known)
+            else:
+                written = read_objects([demo] if what.demo else [], known)
     except BadObjectsError as error:
-        for problem in error.problems:
-            print(problem, file=sys.stderr)
-        count = len(error.problems)
-        raise UsageError(f"{count} problem{'s' * (count != 1)} in the files.") from None
+        raise failed(error.problems) from None
+    problems = node_problems(written.pools, {node.name: node.labels for node in what.nodes})
+    if problems:
+        raise failed(problems)
+    return _Read(known, written, is_new=bool(given.queues))
 
 
-def _tree(catalog: "Catalog", written: "Written") -> "QueueTree":
-    """Return the queues as the world counts, with groups of accelerators written out."""
+def _keep_to(platform: "Platform", read: "_Read") -> "Written":
+    """Have a platform keep to these queues, and to those that close until they are empty."""
+    from shoal.objects.files import Written as Taken
+    from shoal.objects.meaning import closing_kept
     from shoal.objects.quotas import names_of
     from shoal.objects.tree import resolved
+    from shoal.server.changing import inside_of
 
-    return resolved(written.tree, names_of(catalog))
+    if read.is_new:
+        platform.forget_objects()
+    world, names = platform.world, names_of(read.catalog)
+    tree = closing_kept(world.tenants.tree, read.written.tree, inside_of(world), names)
+    platform.keep_to(resolved(tree, names))
+    return Taken(read.written.pools, tree)

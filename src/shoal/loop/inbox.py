@@ -7,6 +7,7 @@ from enum import StrEnum
 from threading import Condition
 from time import monotonic
 
+from shoal.model.queue import QueueTree
 from shoal.model.workload import Workload
 
 CAPACITY = 1_000
@@ -38,7 +39,14 @@ class Act:
     by: str = ""
 
 
-Ask = Submit | Cancel | Act
+@dataclass(frozen=True, slots=True)
+class KeepTo:
+    """The queues are these from now on, as the core counts them."""
+
+    queues: QueueTree
+
+
+Ask = Submit | Cancel | Act | KeepTo
 
 
 class Refused(StrEnum):

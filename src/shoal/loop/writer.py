@@ -9,7 +9,17 @@ from shoal.core import events as ev
 from shoal.core.decisions import Decision
 from shoal.core.world import World
 from shoal.loop.engine import DEFAULT_BUDGET, Loop
-from shoal.loop.inbox import Act, Answer, Ask, Cancel, Inbox, InboxClosedError, Refused, Submit
+from shoal.loop.inbox import (
+    Act,
+    Answer,
+    Ask,
+    Cancel,
+    Inbox,
+    InboxClosedError,
+    KeepTo,
+    Refused,
+    Submit,
+)
 from shoal.loop.metrics import LoopMetrics
 from shoal.loop.recording import FolderRecorder
 from shoal.loop.story import Acting, Stopping
@@ -121,6 +131,10 @@ class Writer:
                 self._recorder.record(Acting(now_us, ask.acts))
                 if ask.acts and self.world.evictions.frozen:
                     self._feed(ev.EvictionsResumed(now_us, ask.by))
+                return None
+            case KeepTo():
+                if ask.queues != self.world.tenants.tree:
+                    self._feed(ev.QueuesSet(now_us, ask.queues))
                 return None
 
     def _submit(self, ask: Submit, now_us: int) -> Refused | None:

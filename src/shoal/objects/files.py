@@ -44,13 +44,23 @@ def read_objects(paths: Iterable[Path], catalog: Catalog, day: date = LAST_DAY) 
 
     Exchange rates and prices are those of `day`. Raises `BadObjectsError` with every problem found.
     """
+    return read_object_texts(object_texts(paths), catalog, day)
+
+
+def object_texts(paths: Iterable[Path]) -> list[tuple[str, bytes]]:
+    """The files, or those of folders, each with its name. Raises `BadObjectsError`."""
     try:
-        documents = [
-            document
-            for path in paths
-            for file in _expand(path)
-            for document in read_documents(raw_bytes(file, str(file)), str(file))
-        ]
+        return [(str(file), raw_bytes(file, str(file))) for path in paths for file in _expand(path)]
+    except CatalogError as error:
+        raise BadObjectsError(error.problems) from None
+
+
+def read_object_texts(
+    texts: Iterable[tuple[str, bytes]], catalog: Catalog, day: date = LAST_DAY
+) -> Written:
+    """Read pools and queues from texts, each with a name; see `read_objects`."""
+    try:
+        documents = [each for name, text in texts for each in read_documents(text, name)]
     except CatalogError as error:
         raise BadObjectsError(error.problems) from None
     return read_object_documents(documents, catalog, day)

@@ -51,6 +51,7 @@ def meaning(old: QueueTree, new: QueueTree, inside: InsideOf, names: Names) -> t
     """
     said: list[Meaning] = []
     books = _Books(old, inside, names)
+    closing = _closing(old, new, inside)
     for queue in new.queues:
         known = old.get(queue.name)
         if known is None or known.closing:
@@ -62,7 +63,7 @@ def meaning(old: QueueTree, new: QueueTree, inside: InsideOf, names: Names) -> t
     for queue in old.queues:
         if new.get(queue.name) is None and not queue.closing:
             here = inside.get(queue.name, _EMPTY)
-            if books.holds(queue.name):
+            if queue.name in closing:
                 said.append(QueueCloses(queue.name, here.running, here.waiting))
             else:
                 said.append(QueueGone(queue.name, here.waiting))
@@ -94,9 +95,10 @@ def closing_kept(old: QueueTree, new: QueueTree, inside: InsideOf, names: Names)
     guarantee they keep what they use of it, as far as it fits beside those of the new queues.
     """
     books = _Books(old, inside, names)
+    closing = _closing(old, new, inside)
     tree = new
     for queue in old.queues:
-        if tree.get(queue.name) is not None or not books.holds(queue.name):
+        if queue.name not in closing:
             continue
         parent = _parent_of_closing(old, tree, queue.name)
         if parent is None:
@@ -106,6 +108,7 @@ def closing_kept(old: QueueTree, new: QueueTree, inside: InsideOf, names: Names)
             parent=parent,
             namespaces=None,
             guarantee=_kept_guarantee(old, tree, queue, parent, books),
+            limit=(),
             borrow=(),
             lend=(),
             placeable=(),
@@ -160,6 +163,20 @@ def _leaf_no_more(
         yield LeafNoMore(name, here.running, here.waiting)
 
 
+def _closing(old: QueueTree, new: QueueTree, inside: InsideOf) -> set[str]:
+    """The queues that are no longer written, in which or below which work runs that has no other.
+
+    Work of a queue that has moved is no reason to keep the queue that it was under.
+    """
+    return {
+        above
+        for name, here in inside.items()
+        if here.running and new.get(name) is None
+        for above in old.path(name)
+        if old.get(above) is not None and new.get(above) is None
+    }
+
+
 def _parent_of_closing(old: QueueTree, tree: QueueTree, name: str) -> str | None:
     """The queue under which one closes; None where every queue is a leaf, which it must stay."""
     root = tree.queues[0].name if tree.queues else ""
@@ -174,22 +191,23 @@ def _kept_guarantee(
 ) -> Quota | None:
     """What a closing queue uses of its guarantee, as far as its parent has it to give."""
     above = tree.get(parent)
-    scale = books.scale
+    promised = above.guarantee if above is not None else None
+    scale = Scale.of(tree, books.scale.names)
     kept = []
-    for word, count in guaranteed(old, queue, scale):
-        used = -(-books.counted(queue.name, word) // UNIT)
-        left = min(count, used)
-        for wide, given in (above.guarantee or ()) if above is not None else ():
-            if scale.overlap(wide, word):
-                parts = [
-                    (child.name, each, many)
-                    for child in tree.children(parent)
-                    for each, many in guaranteed(tree, child, scale)
-                    if scale.overlap(wide, each)
-                ]
-                spare = given * RATE_ONE - scale.cost(wide, parts)
-                each_costs = scale.highest_milli(word) if wide == UNITS else RATE_ONE
-                left = min(left, max(0, spare) // each_costs)
+    for word, count in guaranteed(old, queue, books.scale):
+        left = min(count, -(-books.counted(queue.name, word) // UNIT))
+        over = [pair for pair in promised or () if scale.overlap(pair[0], word)]
+        if promised is not None and not any(scale.covers(wide, word) for wide, _ in over):
+            left = 0
+        for wide, given in over:
+            parts = [
+                (child.name, each, many)
+                for child in tree.children(parent)
+                for each, many in guaranteed(tree, child, scale)
+                if scale.overlap(wide, each)
+            ]
+            spare = max(0, given * RATE_ONE - scale.cost(wide, parts))
+            left = min(left, spare // scale.cost(wide, [("", word, 1)]))
         kept.append((word, left))
     return tuple(kept)
 
@@ -206,11 +224,8 @@ class _Books:
             self._children.setdefault(queue.parent, []).append(queue)
         self._units: dict[str, dict[str, int]] = {queue.name: {} for queue in tree.queues}
         self._fixed: dict[str, dict[str, int]] = {queue.name: {} for queue in tree.queues}
-        self._running: set[str] = set()
         for name, here in inside.items():
             for above in tree.path(name) if tree.get(name) is not None else ():
-                if here.running:
-                    self._running.add(above)
                 for books, units in ((self._units, here.units), (self._fixed, here.fixed_units)):
                     for accelerator, number in units.items():
                         held = books[above]
@@ -218,13 +233,9 @@ class _Books:
         self._promises: dict[str, Quota] = {}
         self._needs: dict[tuple[str, str], int] = {}
 
-    def holds(self, name: str) -> bool:
-        """Whether work runs in a queue or below it."""
-        return name in self._running
-
     def counted(self, name: str, word: str) -> int:
         """What a queue holds as a word counts it, in units of a device, rounded up."""
-        return self._sum(self._units[name], word)
+        return self.scale.counted(self._units[name], word)
 
     def debts(self) -> dict[tuple[str, str, str], tuple[Debt, int]]:
         """What is owed by (kind, queue, word), with by how many units."""
@@ -266,7 +277,7 @@ class _Books:
         if known is not None:
             return known
         here = self._inside.get(queue.name, _EMPTY)
-        needed = self._sum(here.fixed_units, word)
+        needed = self.scale.counted(here.fixed_units, word)
         for child in self._children.get(queue.name, ()):
             promised = {w: n for w, n in self._guaranteed(child) if self.scale.overlap(word, w)}
             for accelerator in self._fixed[child.name]:
@@ -294,10 +305,3 @@ class _Books:
             if self._known((word,), accelerator):
                 return word, count
         return accelerator, 0
-
-    def _sum(self, held: Mapping[str, int], word: str) -> int:
-        if word == UNITS:
-            milli = sum(units * self.scale.milli(name) for name, units in held.items())
-            return -(-milli // RATE_ONE)
-        behind = self.scale.behind(word)
-        return sum(units for name, units in held.items() if name in behind)

@@ -66,6 +66,14 @@ class Scale:
         """The exchange rate of an accelerator; one without a rate counts as the reference."""
         return self.rates.get(accelerator, RATE_ONE)
 
+    def counted(self, held: Mapping[str, int], word: str) -> int:
+        """What is held of accelerators, as a word counts it; parts of a number are rounded up."""
+        if word == UNITS:
+            cost = sum(number * self.milli(name) for name, number in held.items())
+            return -(-cost // RATE_ONE)
+        within = self.behind(word)
+        return sum(number for name, number in held.items() if name in within)
+
     def highest_milli(self, word: str) -> int:
         """The rate of the dearest accelerator behind a word."""
         if word == UNITS:

@@ -18,10 +18,12 @@ from shoal.core.decisions import Evict, Freeze, Wait, Warn
 from shoal.loop.story import Life, Noted
 from shoal.server import models as m
 from shoal.server import problems
+from shoal.server.changing import Changes
 from shoal.server.desk import Desk
 from shoal.server.explain import explanation
 from shoal.server.limits import BodyLimit
 from shoal.server.metrics import CONTENT_TYPE, metrics_text
+from shoal.server.object_models import ObjectFiles, ObjectsView
 from shoal.server.paging import PageQuery, cut
 from shoal.server.problems import RESPONSES, Kind, ProblemError
 from shoal.server.queues import queue_views
@@ -101,8 +103,14 @@ def _desk(request: Request) -> Desk:
     return desk
 
 
+def _changes(request: Request) -> Changes:
+    changes: Changes = request.app.state.changes
+    return changes
+
+
 Here = Annotated[Standing, Depends(_standing)]
 AtDesk = Annotated[Desk, Depends(_desk)]
+AtChanges = Annotated[Changes, Depends(_changes)]
 In = Annotated[Language, Depends(_language)]
 Identity = Annotated[str, Path(max_length=600)]
 
@@ -120,6 +128,7 @@ def make_app(standing: Standing) -> FastAPI:
     )
     app.state.standing = standing
     app.state.desk = Desk(standing)
+    app.state.changes = Changes(standing, app.state.desk)
     app.state.closing = Flag()
     problems.install(app)
     app.include_router(api)
@@ -133,7 +142,9 @@ def make_app(standing: Standing) -> FastAPI:
 @api.post("/workloads", status_code=201, tags=["workloads"])
 def submit_workloads(sent: m.Submission, standing: Here, desk: AtDesk, language: In) -> m.Submitted:
     """Take in manifests, all or none. What is wrong is said for each document and field."""
-    reader = Reader(standing.catalog, standing.written.tree, sent.namespace, sent.queue, language)
+    with standing.reading(language) as look:
+        tree = look.tree
+    reader = Reader(standing.catalog, tree, sent.namespace, sent.queue, language)
     try:
         taken = reader.read(sent.manifests)
     except NotTakenError as error:
@@ -170,7 +181,7 @@ def _chosen(look: Look, life: Life, query: WorkloadQuery) -> bool:
         return False
     if query.type not in (None, workload.type.value):
         return False
-    tree = look.standing.written.tree
+    tree = look.tree
     if query.queue is not None and query.queue not in tree.path(workload.queue):
         return False
     if query.state == "all":
@@ -225,6 +236,12 @@ def _life(look: Look, identity: str) -> Life:
 
 
 # Queues, pools, nodes, devices ----------------------------------------------------------------
+
+
+@api.post("/objects", tags=["queues"])
+def take_objects(sent: ObjectFiles, changes: AtChanges, language: In) -> ObjectsView:
+    """Have these be all pools and queues, at once, and say what that means."""
+    return changes.take(sent.files, language, dry_run=sent.dry_run)
 
 
 @api.get("/queues", tags=["queues"])

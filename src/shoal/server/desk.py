@@ -15,9 +15,11 @@ from shoal.loop.inbox import (
     Cancel,
     InboxClosedError,
     InboxFullError,
+    KeepTo,
     Refused,
     Submit,
 )
+from shoal.model.queue import QueueTree
 from shoal.model.workload import Workload
 from shoal.server.models import ProblemPart
 from shoal.server.problems import Kind, ProblemError
@@ -92,6 +94,10 @@ class Desk:
             frozen = look.world.evictions.frozen
         self._ask(Act(acts, _owner()))
         return acts and frozen
+
+    def keep_to(self, queues: QueueTree) -> None:
+        """Have the loop keep to these queues. Raises `ProblemError`."""
+        self._ask(KeepTo(queues))
 
     def _ask(self, ask: Ask) -> Answer:
         try:

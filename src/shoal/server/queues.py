@@ -8,8 +8,9 @@ from collections import Counter, defaultdict
 
 from shoal.core.world import State
 from shoal.model.fractions import UNIT
-from shoal.model.queue import Queue, QueueTree, Quota, total
-from shoal.objects.quotas import behind
+from shoal.model.queue import Queue, QueueTree, Quota
+from shoal.objects.quotas import Scale
+from shoal.objects.tree import guaranteed
 from shoal.server.models import AcceleratorUse, QueueView, QuotaView, words
 from shoal.server.standing import Look, devices_of
 from shoal.texts.evictions import HOUR_US
@@ -22,7 +23,7 @@ class _Use:
     """What the work in each queue uses, with all that is below it."""
 
     def __init__(self, look: Look) -> None:
-        tree = look.standing.written.tree
+        tree = look.tree
         on_device: dict[tuple[str, str, str], int] = defaultdict(int)
         self.running: Counter[str] = Counter()
         self.waiting: Counter[str] = Counter()
@@ -55,7 +56,7 @@ class _Use:
 
 def queue_views(look: Look) -> list[QueueView]:
     """All queues: the tree from the root down, then those that only workloads name."""
-    tree = look.standing.written.tree
+    tree = look.tree
     use = _Use(look)
     leaves = {queue.name for queue in tree.leaves()}
     views = [
@@ -76,10 +77,12 @@ def _down(tree: QueueTree, name: str) -> list[Queue]:
 
 
 def _view(look: Look, use: _Use, queue: Queue, *, written: bool, leaf: bool) -> QueueView:
-    tree = look.standing.written.tree
+    tree = look.tree
     # Where nobody is guaranteed anything, nobody borrows.
-    promised = written and any(_guaranteed(tree, root) for root in tree.children(""))
+    scale = Scale.of(tree, look.standing.names)
+    promised = written and any(guaranteed(tree, root, scale) for root in tree.children(""))
     units = use.units[queue.name]
+    granted = guaranteed(tree, queue, scale) if promised else None
     return QueueView(
         name=queue.name,
         parent=queue.parent or None,
@@ -88,13 +91,7 @@ def _view(look: Look, use: _Use, queue: Queue, *, written: bool, leaf: bool) -> 
         leaf=leaf,
         weight=queue.weight,
         types=words(queue.types) if written else [],
-        quotas=_quotas(
-            look,
-            queue,
-            units,
-            use.kept[queue.name],
-            _guaranteed(tree, queue) if promised else None,
-        ),
+        quotas=_quotas(scale, units, use.kept[queue.name], granted, queue.limit),
         used=[
             AcceleratorUse(accelerator=each, devices=_devices(units[each]))
             for each in sorted(units)
@@ -110,7 +107,7 @@ def _view(look: Look, use: _Use, queue: Queue, *, written: bool, leaf: bool) -> 
 def _lost_today_us(look: Look, queue: Queue) -> int:
     """What the work of a queue, and of those below it, lost by preemption within a day."""
     now_us = look.standing.doors.now_us()
-    evictions, tree = look.world.evictions, look.standing.written.tree
+    evictions, tree = look.world.evictions, look.tree
     return sum(
         evictions.lost_today(name, now_us)
         for name in sorted(evictions.lost)
@@ -118,30 +115,17 @@ def _lost_today_us(look: Look, queue: Queue) -> int:
     )
 
 
-def _guaranteed(tree: QueueTree, queue: Queue) -> Quota:
-    if queue.guarantee is not None:
-        return queue.guarantee
-    below = (_guaranteed(tree, child) for child in tree.children(queue.name))
-    return tuple(sorted(total(below).items()))
-
-
 def _quotas(
-    look: Look,
-    queue: Queue,
-    units: Counter[str],
-    kept: Counter[str],
-    guaranteed: Quota | None,
+    scale: Scale, units: Counter[str], kept: Counter[str], promise: Quota | None, most: Quota
 ) -> list[QuotaView]:
     """What is granted and used, by the words of the grants and then by what no grant covers."""
-    names = look.standing.names
-    guarantee, limit = dict(guaranteed or ()), dict(queue.limit)
+    guarantee, limit = dict(promise or ()), dict(most)
     grants = sorted({*guarantee, *limit})
     views: list[QuotaView] = []
     covered: set[str] = set()
     for word in grants:
-        within = behind(word, names)
-        covered |= within
-        used = sum(units[each] for each in within)
+        covered |= scale.behind(word)
+        used = scale.counted(units, word)
         promised = guarantee.get(word)
         views.append(
             QuotaView(
@@ -150,18 +134,18 @@ def _quotas(
                 guarantee=promised,
                 limit=limit.get(word),
                 borrowed=_devices(max(0, used - (promised or 0) * UNIT)),
-                kept=_devices(sum(kept[each] for each in within)),
+                kept=_devices(scale.counted(kept, word)),
             )
         )
     both = units + kept
     for word in sorted(each for each in both if each not in covered):
         used = units[word]
-        borrowed = 0 if guaranteed is None else used
+        borrowed = 0 if promise is None else used
         views.append(
             QuotaView(
                 accelerator=word,
                 used=_devices(used),
-                guarantee=None if guaranteed is None else 0,
+                guarantee=None if promise is None else 0,
                 limit=None,
                 borrowed=_devices(borrowed),
                 kept=_devices(kept[word]),

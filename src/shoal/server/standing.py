@@ -1,6 +1,6 @@
 """What the API stands on: the doors of a platform, the catalogue, and what people wrote."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,28 +13,44 @@ from shoal.loop.doors import Doors
 from shoal.loop.story import Life, Story
 from shoal.model.fractions import UNIT, charge_units, fraction_up
 from shoal.model.node import Device, Leaf
+from shoal.model.queue import QueueTree
 from shoal.model.workload import Workload
 from shoal.objects.files import Written
+from shoal.objects.meaning import without_closed
 from shoal.objects.quotas import Names, names_of
 from shoal.objects.tree import words_of
 from shoal.texts.language import Language
 
 
-@dataclass(frozen=True)
+def _forgets(text: str) -> None:
+    """Keep nothing."""
+
+
+@dataclass
 class Standing:
-    """A platform that is running, and what is known about it beside its world."""
+    """A platform that is running, and what is known about it beside its world.
+
+    `keep` makes safe what people wrote, as one text, so that a platform that begins again finds it.
+    """
 
     doors: Doors
     catalog: Catalog
     written: Written
     version: str
+    keep: Callable[[str], None] = _forgets
     names: Names = field(init=False)
     words: Mapping[str, str] = field(init=False)
     """What people wrote, by the accelerators that the world counts together."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "names", names_of(self.catalog))
-        object.__setattr__(self, "words", words_of(self.written.tree, self.names))
+        self.names = names_of(self.catalog)
+        self.words = words_of(self.written.tree, self.names)
+
+    def take(self, written: Written) -> None:
+        """Have this be what people wrote, for everybody who looks from now on."""
+        with self.doors.replica.lock:
+            self.written = written
+            self.words = words_of(written.tree, self.names)
 
     def now(self) -> datetime:
         """The platform's time."""
@@ -64,6 +80,7 @@ class Look:
         self.standing = standing
         self.language = language
         self.words = standing.words
+        self.written = standing.written
         self.world: World = replica.world
         self.story: Story = replica.story
         self.at_us = replica.at_us
@@ -71,6 +88,9 @@ class Look:
         header = replica.header
         self.policy = header.policy if header is not None else Policy("pack")
         self.seed = int(header.seed) if header is not None and header.seed.isdecimal() else 0
+        counted = {queue.name for queue in self.world.tenants.tree.queues}
+        self.tree: QueueTree = without_closed(self.written.tree, counted)
+        """The queues that people wrote, and those that close and are not empty yet."""
         self._places: dict[str, Place] | None = None
         self._holders: dict[str, list[tuple[Entry, int]]] | None = None
         self._kept: dict[str, list[tuple[Entry, int]]] | None = None

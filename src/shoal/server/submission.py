@@ -172,10 +172,13 @@ class Reader:
     def _queue_of(self, number: int, group: Group, first: Workload) -> str:
         said = any(QUEUE in each.template.metadata.annotations for each in group.sets)
         queue = first.queue if said or self._queue is None else self._queue
-        leaves = [each.name for each in self._tree.leaves()]
+        leaves = [each.name for each in self._tree.leaves() if not each.closing]
         if leaves and queue not in leaves:
             names = ", ".join(leaves[:8]) + (", ..." if len(leaves) > 8 else "")
-            if self._tree.get(queue) is not None:
+            known = self._tree.get(queue)
+            if known is not None and known.closing:
+                said_of = f"queue {queue} is being deleted, and nothing new starts in it"
+            elif known is not None:
                 said_of = f"work waits in leaves of the tree, and {queue} has queues below it"
             elif said or self._queue is not None:
                 said_of = f"there is no queue {queue}"

@@ -214,7 +214,7 @@ REST = "no pool"
 
 def pool_views(look: Look) -> list[PoolView]:
     """The pools, and the rest of the nodes if there are any."""
-    pools = look.standing.written.pools
+    pools = look.written.pools
     nodes = present_nodes(look)
     views = [
         PoolView(

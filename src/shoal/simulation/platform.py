@@ -2,7 +2,7 @@
 
 The recording in the state folder is the truth: what is decided is safe there before it is carried
 out, and a platform that begins finds there how far it came. Beside it lies what the platform was
-begun with. Nothing else is kept.
+begun with, and the pools and queues that people had taken in while it ran. Nothing else is kept.
 
 Time passes in ticks. All that is due up to a tick happens, each at its own time, and then the loop
 decides; so what comes of a seed does not depend on how fast time passes, or on who stopped it. What
@@ -30,6 +30,7 @@ from shoal.loop.replica import restored
 from shoal.loop.writer import Writer
 from shoal.model.node import Node
 from shoal.model.queue import QueueTree
+from shoal.objects.meaning import without_closed
 from shoal.simulation.embedded import Embedded
 from shoal.simulation.organisation import FIRST_MORNING_US, Organisation
 
@@ -44,6 +45,9 @@ IDLE_S = 0.5
 
 RECORDING = "recording"
 _BEGUN_WITH = "platform.json"
+
+OBJECTS = "objects.yaml"
+"""The pools and queues that people had taken in while it ran."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,8 @@ class Platform:
         disk = disk or Disk()
         self.folder = folder
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._note(disk, what)
+        self._disk = disk
+        self._note(what)
         recording = folder / RECORDING
         since = restored(recording) if segments_in(recording) else None
         header = Header(str(what.seed), Policy(what.policy))
@@ -116,17 +121,30 @@ class Platform:
         if queues != self.world.tenants.tree:
             self._step(self.now_us, [ev.QueuesSet(self.now_us, queues)])
 
-    def _note(self, disk: Disk, what: BegunWith) -> None:
+    def keep_objects(self, text: str) -> None:
+        """Make the pools and queues safe that people had taken in while it runs."""
+        _write(self._disk, self.folder, OBJECTS, text.encode())
+
+    def forget_objects(self) -> None:
+        """Forget those that people had taken in, because others are named now."""
+        self._disk.remove(self.folder / OBJECTS)
+
+    def _note(self, what: BegunWith) -> None:
         known = begun_with(self.folder)
         if known is None:
-            part = self.folder / f"{_BEGUN_WITH}.part"
-            file = disk.create(part)
-            disk.append(file, msgspec.json.encode(what))
-            disk.sync(file)
-            file.close()
-            disk.publish(part, _BEGUN_WITH)
+            _write(self._disk, self.folder, _BEGUN_WITH, msgspec.json.encode(what))
         elif known != what:
             raise DifferentError
+
+    def _let_closed_go(self) -> None:
+        """Forget queues that were closing and hold nothing any more."""
+        tree = self.world.tenants.tree
+        if not any(queue.closing for queue in tree.queues):
+            return
+        holders = {entry.workload.queue for entry in self.world.entries.values() if entry.held}
+        left = without_closed(tree, {above for name in holders for above in tree.path(name)})
+        if left is not tree:
+            self._writer.step(self.now_us, [ev.QueuesSet(self.now_us, left)])
 
     # Time -------------------------------------------------------------------------------------
 
@@ -176,7 +194,18 @@ class Platform:
     def _step(self, now_us: int, events: Iterable[ev.Event]) -> list[Decision]:
         decisions = self._writer.step(now_us, events)
         self.now_us = now_us
+        self._let_closed_go()
         return decisions
+
+
+def _write(disk: Disk, folder: Path, name: str, data: bytes) -> None:
+    """Have a file be there whole, in the place of one that may be there."""
+    part = folder / f"{name}.part"
+    file = disk.create(part)
+    disk.append(file, data)
+    disk.sync(file)
+    file.close()
+    disk.publish(part, name)
 
 
 class Clock:

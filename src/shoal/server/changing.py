@@ -1,0 +1,124 @@
+"""Changed pools and queues: read strictly, said what they will mean, and taken in all at once."""
+
+from collections.abc import Iterable, Sequence
+from threading import Lock
+
+from shoal.core.charges import charges_of
+from shoal.core.world import World
+from shoal.model.fractions import UNIT
+from shoal.model.meaning import (
+    GuaranteeDebt,
+    Inside,
+    LimitDebt,
+    Meaning,
+    PoolChanged,
+)
+from shoal.objects.files import BadObjectsError, Written, read_object_texts
+from shoal.objects.meaning import closing_kept, meaning, pools_meaning
+from shoal.objects.pools import node_problems
+from shoal.objects.tree import resolved
+from shoal.server.desk import Desk
+from shoal.server.models import ProblemPart
+from shoal.server.object_models import MeaningView, ObjectFile, ObjectsView
+from shoal.server.problems import Kind, ProblemError
+from shoal.server.standing import Look, Standing
+from shoal.texts.language import Language
+from shoal.texts.meanings import meaning_text
+
+
+def inside_of(world: World) -> dict[str, Inside]:
+    """The work in each queue that has any, as the world charges it."""
+    running: dict[str, int] = {}
+    waiting: dict[str, int] = {}
+    on_device: dict[tuple[str, bool, str, str], int] = {}
+    for entry in world.entries.values():
+        queue = entry.workload.queue
+        counts = running if entry.held else waiting
+        counts[queue] = counts.get(queue, 0) + 1
+        returnable = world.returnable(entry.workload)
+        for pod, placement in entry.held.items():
+            for charge in charges_of(world.fleet, entry.request_of(pod), placement):
+                fixed = not returnable and not entry.spared(pod)
+                for part in (False, True) if fixed else (False,):
+                    place = (queue, part, charge.accelerator, charge.device)
+                    on_device[place] = on_device.get(place, 0) + charge.units
+    units: dict[tuple[str, bool], dict[str, int]] = {}
+    for (queue, fixed, accelerator, _), charged in on_device.items():
+        held = units.setdefault((queue, fixed), {})
+        held[accelerator] = held.get(accelerator, 0) + min(charged, UNIT)
+    return {
+        queue: Inside(
+            running.get(queue, 0),
+            waiting.get(queue, 0),
+            units.get((queue, False), {}),
+            units.get((queue, True), {}),
+        )
+        for queue in sorted(running.keys() | waiting.keys())
+    }
+
+
+class Changes:
+    """Takes changed files in, one after another, for one platform."""
+
+    def __init__(self, standing: Standing, desk: Desk) -> None:
+        self._standing = standing
+        self._desk = desk
+        self._one_at_a_time = Lock()
+
+    def take(
+        self, files: Sequence[ObjectFile], language: Language, *, dry_run: bool
+    ) -> ObjectsView:
+        """Say what the files mean, and unless it is a dry run have the platform keep to them.
+
+        Raises `ProblemError` with every problem of the files, and then nothing is changed.
+        """
+        standing = self._standing
+        with self._one_at_a_time:
+            written = self._read(files)
+            with standing.reading(language) as look:
+                self._check_nodes(look, written)
+                inside = inside_of(look.world)
+                said: tuple[Meaning, ...] = (
+                    *pools_meaning(look.written.pools, written.pools),
+                    *meaning(look.tree, written.tree, inside, standing.names),
+                )
+                tree = closing_kept(look.tree, written.tree, inside, standing.names)
+            if not dry_run:
+                self._desk.keep_to(resolved(tree, standing.names))
+                standing.take(Written(written.pools, tree))
+                standing.keep("---\n".join(f"# {each.name}\n{each.text}\n" for each in files))
+        return ObjectsView(
+            applied=not dry_run,
+            pools=len(written.pools),
+            queues=len(written.tree.queues),
+            meanings=[_view(each, language) for each in said],
+        )
+
+    def _read(self, files: Iterable[ObjectFile]) -> Written:
+        day = self._standing.now().date()
+        texts = [(each.name, each.text.encode()) for each in files]
+        try:
+            return read_object_texts(texts, self._standing.catalog, day)
+        except BadObjectsError as error:
+            raise _refused(error.problems) from None
+
+    def _check_nodes(self, look: Look, written: Written) -> None:
+        nodes = {node.name: node.labels for node in look.world.fleet.nodes if node is not None}
+        found = node_problems(written.pools, nodes)
+        if found:
+            raise _refused(found)
+
+
+def _refused(problems: Sequence[str]) -> ProblemError:
+    parts = tuple(ProblemPart(message=each) for each in problems)
+    return ProblemError(Kind.REFUSED, problems[0], parts)
+
+
+def _view(said: Meaning, language: Language) -> MeaningView:
+    about = said.pool if isinstance(said, PoolChanged) else said.queue
+    return MeaningView(
+        kind=type(said).__name__,
+        about=about,
+        debt=isinstance(said, LimitDebt | GuaranteeDebt),
+        text=meaning_text(said, language),
+    )

@@ -1,0 +1,173 @@
+"""Changed pools and queues: what they will mean, and that they count at once or not at all."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoal.core import events as ev
+from shoal.model.fractions import UNIT
+from shoal.model.meaning import Inside, QueueGone
+from shoal.model.workload import Outcome
+from shoal.server.app import PREFIX, make_app
+from shoal.server.changing import inside_of
+from shoal.texts.language import Language
+from shoal.texts.meanings import meaning_text
+from tests.objects.written import pool, queue
+from tests.server.client import Api
+from tests.server.rig import job, platform, pod
+
+ZH = Language.CHINESE
+
+TOP = queue("acme", "guarantee: {H100: 8}")
+LAB = queue("lab", "parent: acme, guarantee: {H100: 4}")
+OTHER = queue("other", "parent: acme, guarantee: {H100: 4}")
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Api]:
+    """A platform whose queues are acme, and below it lab and other."""
+    with platform(tmp_path, queues=None) as rig:
+        client = Api(make_app(rig.standing), raise_server_exceptions=False)
+        client.rig = rig
+        take(client, TOP, LAB, OTHER)
+        yield client
+
+
+def post(api: Api, *texts: str, dry_run: bool = False, **headers: str) -> Any:
+    body = {"files": [{"name": "q.yaml", "text": "".join(texts)}], "dry_run": dry_run}
+    return api.post(f"{PREFIX}/objects", json=body, headers=headers)
+
+
+def take(api: Api, *texts: str, dry_run: bool = False) -> Any:
+    answer = post(api, *texts, dry_run=dry_run)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def said(answer: Any) -> list[str]:
+    return [each["text"] for each in answer["meanings"]]
+
+
+def names(api: Api) -> list[str]:
+    return [each["name"] for each in api.ask("/queues")["items"]]
+
+
+def end(api: Api, name: str) -> None:
+    api.rig.step(ev.WorkloadEnded(api.rig.now_us, api.rig.uid(name), Outcome.COMPLETED))
+
+
+def test_a_dry_run_says_what_it_would_mean_and_changes_nothing(lab: Api) -> None:
+    before = (names(lab), lab.rig.replica.offset)
+    answer = take(lab, TOP, OTHER.replace("H100: 4", "H100: 8"), dry_run=True)
+    assert (answer["applied"], answer["queues"], answer["pools"]) == (False, 2, 0)
+    assert said(answer) == [
+        "Queue other: the guarantee of H100 changes from 4 to 8.",
+        "Queue lab goes; nothing runs in it.",
+    ]
+    assert (names(lab), lab.rig.replica.offset) == before
+
+
+def test_what_is_wrong_changes_nothing_and_is_said_with_its_line(lab: Api) -> None:
+    answer = post(lab, TOP, LAB, OTHER.replace("H100: 4", "H100: 5"))
+    assert answer.status_code == 422
+    assert [each["message"] for each in answer.json()["errors"]] == [
+        (
+            "q.yaml:5: spec.guarantee.H100: its children are guaranteed lab 4 + other 5 = 9, and"
+            " acme only 8; raise it to 9 or lower theirs"
+        )
+    ]
+    broken = post(lab, "a: [")
+    assert (broken.status_code, broken.json()["errors"][0]["message"][:7]) == (422, "q.yaml:")
+    assert names(lab) == ["acme", "lab", "other"]
+
+
+def test_a_node_in_two_pools_is_refused_with_its_name(lab: Api) -> None:
+    everywhere = "nodes: {matchExpressions: [{key: none, operator: DoesNotExist}]}"
+    answer = post(lab, TOP, pool("p", everywhere), pool("q", everywhere))
+    assert answer.status_code == 422
+    assert "node n1 is in the pools p and q;" in answer.json()["errors"][0]["message"]
+
+
+def test_debts_are_listed_before_they_are_made(lab: Api) -> None:
+    lab.submit(job("big", 4, 1, queue="lab", accelerators="H100"))
+    less = LAB.replace("guarantee", "limit").replace("H100: 4", "H100: 1")
+    answer = take(lab, TOP, less, OTHER, dry_run=True)
+    assert [each["debt"] for each in answer["meanings"]] == [False, False, True]
+    assert "queue lab holds 4 H100, 3 above its limit of 1." in said(answer)[-1]
+    # Once it is there, it is not listed again.
+    take(lab, TOP, less, OTHER)
+    assert said(take(lab, TOP, less, OTHER)) == []
+
+
+def test_what_it_means_is_said_in_the_readers_language(lab: Api) -> None:
+    answer = post(lab, TOP, OTHER, dry_run=True, **{"Accept-Language": "zh-CN"})
+    assert answer.json()["meanings"][0]["text"] == meaning_text(QueueGone("lab", 0), ZH)
+
+
+def test_O03_a_deleted_queue_closes_and_opens_again(lab: Api) -> None:
+    lab.submit(job("a", 1, queue="lab"), job("b", 2, queue="lab"))
+    waiting = [job(name, 4, 9, queue="lab", accelerators="H100") for name in "cde"]
+    lab.submit(*waiting)
+    assert said(take(lab, TOP, OTHER)) == [
+        (
+            "Queue lab closes: what runs in it and below it goes on and is charged to it, 2 in it;"
+            " nothing new starts, and it goes when it is empty. 3 that wait in it need another"
+            " queue."
+        )
+    ]
+    queues = {each["name"]: each for each in lab.ask("/queues")["items"]}
+    assert list(queues) == ["acme", "other", "lab"]
+    assert queues["lab"]["running"] == 2
+    assert queues["lab"]["waiting"] == 3
+    (quota,) = (q for q in queues["lab"]["quotas"] if q["accelerator"] == "H100")
+    assert (quota["guarantee"], quota["used"]) == (quota["used"], quota["used"])
+    wait = {each["name"]: each["wait"] for each in lab.ask("/workloads", state="waiting")["items"]}
+    assert wait["c"]["reason"] == "queue-closing"
+    ((_, field, message),) = lab.refused(pod("new", queue="lab"))
+    assert (field, message) == (
+        "shoal.dev/queue",
+        "queue lab is being deleted, and nothing new starts in it; write one of other",
+    )
+    # It is written again: the same work waits there, in its old order.
+    take(lab, TOP, LAB, OTHER)
+    again = lab.ask("/workloads", state="waiting")["items"]
+    assert [(each["name"], each["position"]) for each in again] == [("c", 1), ("d", 2), ("e", 3)]
+    assert again[0]["wait"]["reason"] != "queue-closing"
+
+
+def test_a_queue_in_which_nothing_runs_goes_at_once(lab: Api) -> None:
+    lab.submit(job("a", 1, queue="lab"))
+    end(lab, "a")
+    take(lab, TOP, OTHER)
+    assert names(lab) == ["acme", "other"]
+
+
+def test_what_was_taken_in_is_kept_as_it_was_written(tmp_path: Path) -> None:
+    kept: list[str] = []
+    with platform(tmp_path, queues=None) as rig:
+        rig.standing.keep = kept.append
+        api = Api(make_app(rig.standing))
+        api.rig = rig
+        take(api, TOP, LAB, dry_run=True)
+        assert kept == []
+        take(api, TOP, LAB)
+    assert kept == [f"# q.yaml\n{TOP}{LAB}\n"]
+
+
+def test_what_is_inside_counts_a_device_once_and_what_cannot_be_taken_back(lab: Api) -> None:
+    share = {"memory": "20Gi", "devices": None, "accelerators": "A100"}
+    notes = {key: value for key, value in share.items() if value is not None}
+    lab.submit(
+        pod("n", 0, queue="lab", type="notebook", **notes),
+        job("t", 1, queue="lab", accelerators="H100"),
+        job("w", 4, 9, queue="other", accelerators="H100"),
+    )
+    inside = inside_of(lab.rig.writer.world)
+    assert inside["other"] == Inside(0, 1)
+    lab_inside = inside["lab"]
+    assert lab_inside.running + lab_inside.waiting == 2
+    assert all(0 < units <= 8 * UNIT for units in lab_inside.units.values())
+    assert set(lab_inside.fixed_units) <= set(lab_inside.units)
+    assert sum(lab_inside.fixed_units.values()) < sum(lab_inside.units.values())
