@@ -26,7 +26,7 @@ from shoal.loop.engine import Loop
 from shoal.loop.replay import replay
 from shoal.loop.story import Story
 from shoal.model.node import Node, Taint, TaintEffect
-from shoal.model.queue import Queue, QueueTree, Quota
+from shoal.model.queue import UNITS, Queue, QueueTree, Quota
 from shoal.model.request import (
     AffinityTerm,
     DeviceRequest,
@@ -215,10 +215,12 @@ class Day:
 
     def queues_change(self) -> None:
         """Another tree is written, or none."""
-        names = self.chance.choice([("H100",), ("H100|A100",), ("H100", "A100")])
+        words = [("H100",), ("H100|A100",), ("H100", "A100"), (UNITS,)]
+        names = self.chance.choice(words)
 
-        def quota(most: int) -> Quota:
-            written = names if self.chance.random() < 0.7 else ()
+        def quota(most: int, often: float = 0.7) -> Quota:
+            mine = names if self.chance.random() < 0.8 else self.chance.choice(words)
+            written = mine if self.chance.random() < often else ()
             return tuple((name, self.chance.randrange(most)) for name in written)
 
         tree = tuple(
@@ -228,10 +230,17 @@ class Day:
                 guarantee=quota(4) or None,
                 limit=quota(8),
                 weight=self.chance.randrange(1, 4),
+                borrow=quota(3, 0.2),
+                lend=quota(3, 0.2),
+                types=self.chance.choice([tuple(WorkloadType)] * 9 + [(WorkloadType.BATCH,)]),
+                shrink_after_us=self.chance.choice([0, 5, 30]),
+                closing=self.chance.random() < 0.05,
             )
             for name, parent in QUEUES
         )
-        self.feed(ev.QueuesSet(self.now(), QueueTree(tree if self.chance.random() < 0.8 else ())))
+        rates = (("A100", self.chance.choice([400, 577, 1000])),)
+        written = QueueTree(tree, rates) if self.chance.random() < 0.8 else QueueTree()
+        self.feed(ev.QueuesSet(self.now(), written))
 
     def arrives(self) -> None:
         """A workload arrives, which may ask for the same as another; uids tell no order."""

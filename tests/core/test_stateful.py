@@ -19,7 +19,7 @@ from shoal.loop.engine import Loop
 from shoal.loop.records import decode, encode
 from shoal.loop.replay import replay
 from shoal.model.node import Node, Taint, TaintEffect
-from shoal.model.queue import Queue, QueueTree
+from shoal.model.queue import UNITS, Queue, QueueTree
 from shoal.model.request import (
     AffinityTerm,
     DeviceRequest,
@@ -110,6 +110,7 @@ def quota(maximum: int) -> st.SearchStrategy[tuple[tuple[str, int], ...]]:
             st.tuples(st.just("H100"), st.integers(0, maximum)),
             st.tuples(st.just("A100"), st.integers(0, maximum)),
         ),
+        st.tuples(st.tuples(st.just(UNITS), st.integers(0, maximum))),
     )
 
 
@@ -126,6 +127,10 @@ def trees(draw: st.DrawFn) -> QueueTree:
                 guarantee=draw(quota(3)) or None,
                 limit=draw(quota(5)),
                 weight=draw(st.integers(1, 3)),
+                borrow=draw(st.one_of(st.just(()), quota(2))),
+                lend=draw(st.one_of(st.just(()), quota(2))),
+                shrink_after_us=draw(st.integers(0, 9)),
+                closing=draw(st.integers(0, 9)) == 0,
             )
             for name, parent in (
                 ("root", ""),
@@ -134,7 +139,8 @@ def trees(draw: st.DrawFn) -> QueueTree:
                 ("b", "team"),
                 ("c", "root"),
             )
-        )
+        ),
+        rates=(("A100", draw(st.sampled_from([400, 577, 1000]))),),
     )
 
 

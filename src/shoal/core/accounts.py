@@ -6,7 +6,6 @@ exchange rates. Sums are exact: they are made in thousandths of a unit and round
 is a thousandth of a unit over its bound is over it.
 """
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -36,7 +35,9 @@ class Bound:
 
     def counts(self, accelerators: Collection[str]) -> bool:
         """Return whether any of these accelerators counts."""
-        return self.rated or not set(accelerators).isdisjoint(self.accelerators)
+        if self.rated:
+            return bool(accelerators)
+        return not set(accelerators).isdisjoint(self.accelerators)
 
     def within(self, other: "Bound") -> bool:
         """Return whether everything that counts here also counts there."""
@@ -84,7 +85,8 @@ class Accounts:
         """[queue, accelerator id]: what is held."""
         self._fixed: IntArray = np.zeros_like(self._used)
         """[queue, accelerator id]: the part of it that cannot be returned."""
-        self._on_device: defaultdict[tuple[int, str], int] = defaultdict(int)
+        self._on_device: dict[tuple[int, str], int] = {}
+        self._fixed_on_device: dict[tuple[int, str], int] = {}
         self._rates: IntArray = np.full(8, RATE_ONE, dtype=np.int64)
         """[accelerator id]: its exchange rate, in thousandths."""
         for name in (*self._rate_of, *sorted(_named(tree))):
@@ -166,16 +168,12 @@ class Accounts:
             self.users.book(queue, user, column, sign * charge.units)
             for number in self._paths.get(queue, self._outside):
                 key = (number, charge.device)
-                before = self._on_device[key]
-                after = before + sign * charge.units
-                self._on_device[key] = after
-                if not after:
-                    del self._on_device[key]
-                change = min(after, UNIT) - min(before, UNIT)
+                change = _grown(self._on_device, key, sign * charge.units)
                 self._used[number, column] += change
                 if self.past is not None and number < len(self.tree.queues):
                     self.past.book(number, column, change)
                 if fixed:
+                    change = _grown(self._fixed_on_device, key, sign * charge.units)
                     self._fixed[number, column] += change
 
     # Reading ----------------------------------------------------------------------------------
@@ -237,6 +235,15 @@ class Accounts:
         if accelerator in self._rate_of:
             self._rates[column] = self._rate_of[accelerator]
         return column
+
+
+def _grown(units_of: dict[tuple[int, str], int], key: tuple[int, str], units: int) -> int:
+    """Add units to what a queue has of a device; return how much more that counts, up to one."""
+    before = units_of.get(key, 0)
+    after = units_of[key] = before + units
+    if not after:
+        del units_of[key]
+    return min(after, UNIT) - min(before, UNIT)
 
 
 def guarantee_of(tree: QueueTree, queue: Queue) -> Quota:
