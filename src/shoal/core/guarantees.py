@@ -196,8 +196,8 @@ class Guarantees(Accounts):
     def _needed(self, number: int, columns: frozenset[int], rated: bool) -> int:  # noqa: FBT001
         """Return how large a guarantee of a queue on some accelerators would have to be.
 
-        It covers what cannot be returned in a leaf, and of every child what it needs and what it
-        was promised besides. In thousandths of a unit.
+        It covers what cannot be returned in a leaf, and what every child lays claim to. In
+        thousandths of a unit.
         """
         children = self._children[number]
         if not children:
@@ -207,8 +207,8 @@ class Guarantees(Accounts):
     def _claimed(self, number: int, columns: frozenset[int], rated: bool) -> int:  # noqa: FBT001
         """Return what a queue lays claim to of a guarantee above it, in thousandths of a unit.
 
-        What it was promised in other words than those above counts as it may be used: on the
-        dearest accelerator.
+        It is the larger of what it needs and what it was promised. Devices that were promised count
+        by exchange rates as they may come to be used: on the dearest accelerator.
         """
         claimed = 0
         left = columns
@@ -218,13 +218,10 @@ class Guarantees(Accounts):
             if not both:
                 continue
             left -= mine
-            inside = self._needed(number, both, rated)
-            same = both == mine and bound.rated == rated
-            used = inside if same else self._needed(number, mine, bound.rated)
-            claimed += inside
-            idle = bound.units * RATE_ONE - used
-            if idle > 0:
-                claimed += idle if bound.rated == rated else self._converted(idle, both, rated)
+            promised = bound.units * RATE_ONE
+            if bound.rated != rated:
+                promised = self._converted(promised, both, rated)
+            claimed += max(promised, self._needed(number, both, rated))
         return claimed + (self._needed(number, left, rated) if left else 0)
 
     def _converted(self, milli: int, columns: frozenset[int], rated: bool) -> int:  # noqa: FBT001

@@ -59,7 +59,7 @@ def start_within_quota(
         over = ruled_out(world, entry, wanted)
         if over is not None:
             return _ruled_out(entry, over)
-        barred = _barred(world, queue, wanted)
+        barred = _barred(world, entry, wanted)
     while True:
         shapes = tuple(without(world, shape, barred) for shape in wanted)
         left = tuple(shape for shape in shapes if shape is not None)
@@ -76,19 +76,30 @@ def start_within_quota(
         return found
 
 
-def _barred(world: World, queue: str, shapes: tuple[Shape, ...]) -> dict[str, Broken]:
-    """Return the accelerators of which not even the smallest pod could have its part."""
+def _barred(world: World, entry: Entry, shapes: tuple[Shape, ...]) -> dict[str, Broken]:
+    """Return the accelerators of which not even the least could be had.
+
+    That is the smallest pod, or all that are needed of those that no other accelerator would do.
+    """
     barred = {}
-    for accelerator in world.fleet.accelerators():
+    accelerators = world.fleet.accelerators()
+    pod_sets = [
+        (shape.request.devices, pod_set.needed)
+        for shape, pod_set in zip(shapes, entry.workload.pod_sets, strict=True)
+    ]
+    for accelerator in accelerators:
         largest_mib = world.fleet.largest_mib(accelerator)
-        least = [
-            least_units(shape.request.devices, largest_mib)
-            for shape in shapes
-            if wants(shape.request.devices, accelerator)
-        ]
-        over = world.tenants.over_limit(queue, accelerator, min(least)) if least else None
-        if over is not None:
-            barred[accelerator] = Broken(over, (accelerator,))
+        least, together = [], 0
+        for devices, pods in pod_sets:
+            if wants(devices, accelerator):
+                least.append(least_units(devices, largest_mib))
+                if len(accelerators) == 1 or devices.accelerators == (accelerator,):
+                    together += pods * least[-1]
+        if least:
+            units = max(min(least), together)
+            over = world.tenants.over_limit(entry.workload.queue, accelerator, units)
+            if over is not None:
+                barred[accelerator] = Broken(over, (accelerator,))
     return barred
 
 
