@@ -1,7 +1,7 @@
 """A platform in one process for tests: a real writer and replica, a clock that stands still."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import Any
 
 from shoal.catalog.load import load_catalog
 from shoal.core import events as ev
-from shoal.core.decisions import Decision, Start
+from shoal.core.decisions import Decision, Evict, Start
 from shoal.core.policies import Policy
 from shoal.core.world import World
 from shoal.loop.disk import FastDisk
@@ -71,7 +71,7 @@ class Rig:
     def __post_init__(self) -> None:
         self._world = World()
         self.inbox = Inbox()
-        self._stops: list[str] = []
+        self._leaving: list[tuple[str, int]] = []
         self._events: list[ev.Event] = [ev.NodeSeen(self.now_us, each) for each in self.fleet]
         if self.written.tree.queues:
             tree = resolved(self.written.tree, names_of(CATALOG))
@@ -90,12 +90,20 @@ class Rig:
         self.step()
 
     def carry_out(self, decision: Decision) -> None:
-        """Start every pod at the next step."""
+        """Start every pod at the next step; those that are evicted leave when a test says so."""
         if isinstance(decision, Start):
             self._events += [
                 ev.PodStarted(self.now_us, decision.workload, each.pod)
                 for each in decision.placements
             ]
+
+        if isinstance(decision, Evict):
+            self._leaving += [(decision.workload, pod) for pod in decision.pods]
+
+    def leave(self, most: int = 1_000) -> None:
+        """Let pods stop that are evicted, so many at most, in the order of their evictions."""
+        gone, self._leaving = self._leaving[:most], self._leaving[most:]
+        self.step(*(ev.PodEnded(self.now_us, uid, pod) for uid, pod in gone))
 
     def stop(self, uid: str, now_us: int) -> None:
         """End a workload at the next step."""
@@ -151,6 +159,22 @@ def platform(
     with rig.running():
         yield rig
     rig.close()
+
+
+TWO_QUEUES = Path(__file__).with_name("two_queues.yaml")
+
+
+def reclaim(rig: Rig, submit: Callable[..., None]) -> None:
+    """Queue a takes back four devices on which b runs two trainings, after ten minutes.
+
+    `submit` takes in manifests. Of b, x1 to x4 run with two devices each, and late waits.
+    """
+    submit(*(job(f"x{n}", 2, queue="b", accelerators="H100") for n in range(1, 5)))
+    rig.step()
+    rig.now_us += 10 * MINUTE_US
+    submit(job("p", 4, queue="a", accelerators="H100"))
+    submit(job("late", 2, queue="b", accelerators="H100"))
+    rig.step()
 
 
 def pod(name: str, devices: int = 1, **annotations: str) -> dict[str, Any]:

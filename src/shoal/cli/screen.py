@@ -8,13 +8,15 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from shoal.core.decisions import Retract, Start, Wait
-from shoal.core.world import World
+from shoal.core.decisions import Evict, Freeze, GiveUp, Reserve, Retract, Start, Wait
+from shoal.core.world import State, World
 from shoal.loop.doors import Doors
-from shoal.loop.story import Noted, Story
+from shoal.loop.story import Noted
 from shoal.model.node import WHOLE_COMPUTE_MILLI
 from shoal.model.request import DeviceRequest
+from shoal.texts.evictions import hours_text, kept_label
 from shoal.texts.language import Language
+from shoal.texts.screens import screen_text
 from shoal.texts.verdicts import reason_label
 
 LEVELS = "▁▂▃▄▅▆▇█"
@@ -44,6 +46,8 @@ class View:
 
     now_us: int
     acts: bool
+    frozen: Freeze | None = None
+    """Why evictions are frozen, if they are."""
     nodes: list[tuple[str, str]] = field(default_factory=list)
     """Name of a node, and a sign for each of its devices."""
     held: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -56,13 +60,13 @@ def view_of(doors: Doors) -> View:
     """Take everything that is drawn from the replica."""
     with doors.replica.lock:
         world, story = doors.replica.world, doors.replica.story
-        view = View(doors.now_us(), story.acts)
+        view = View(doors.now_us(), story.acts, story.guard.frozen)
         busy: defaultdict[str, float] = defaultdict(float)
         for use in doors.uses():
             for leaf in use.leaves:
                 busy[leaf] += use.compute_pct
         _take_fleet(view, world, busy)
-        _take_queues(view, world, story)
+        _take_queues(view, world)
         view.decisions = list(story.noted)[-60:]
         return view
 
@@ -93,16 +97,15 @@ def _take_fleet(view: View, world: World, busy: dict[str, float]) -> None:
     view.held = {name: (some, every) for name, (some, every) in sorted(held.items())}
 
 
-def _take_queues(view: View, world: World, story: Story) -> None:
-    for uid, entry in world.entries.items():
+def _take_queues(view: View, world: World) -> None:
+    for entry in world.entries.values():
         row = view.queues.setdefault(entry.workload.queue, QueueRow())
-        if entry.group is None:
+        if entry.state is not State.WAITING:
             row.running += 1
             row.devices += sum(_devices(entry.request_of(pod).devices) for pod in entry.held)
             continue
         row.waiting += 1
-        life = story.lives.get(uid)
-        since_us = life.submitted_us if life is not None else entry.workload.created_us
+        since_us = entry.waits_since_us
         row.oldest_us = min(since_us, row.oldest_us or since_us)
     view.queues = dict(sorted(view.queues.items()))
 
@@ -143,6 +146,9 @@ def frame(view: View, place: Place, width: int, height: int) -> RenderableType:
 def _head(view: View, place: Place, width: int) -> RenderableType:
     held = "   ".join(f"{name} {some}/{every}" for name, (some, every) in view.held.items())
     state = "" if view.acts else "   released: nothing is decided until shoal resume"
+    if view.acts and view.frozen is not None:
+        why = reason_label(view.frozen.reason, place.language)
+        state = f"   {screen_text('frozen', place.language, reason=why)}"
     lines = (
         Text.assemble(
             ("Shoal ", "bold"), f"{clock(view.now_us)}   {place.speed}", (state, "bold red")
@@ -220,9 +226,23 @@ def _decision(noted: Noted, language: Language) -> Text:
             more = f" and {noted.workloads - 1} more" if noted.workloads > 1 else ""
             why = reason_label(decision.reason, language)
             return Text.assemble(("wait     ", "yellow"), f"{decision.workloads[0]}{more}  {why}")
-        case _:
-            kind = f"{type(decision).__name__.lower():<9}"
-            return Text.assemble((kind, "red"), reason_label(decision.reason, language))
+        case Evict():
+            for_ = f"  for {decision.for_[0]}" if decision.for_ else ""
+            lost = hours_text(decision.lost_device_us)
+            why = reason_label(decision.reason, language)
+            said = f"{decision.workload}{for_}  {why}, at most {lost} device hours lost"
+            return Text.assemble(("evict    ", "red"), said)
+        case Reserve():
+            nodes = list(dict.fromkeys(each.node for each in decision.placements))
+            why = kept_label(decision.reason, language)
+            said = f"{decision.workload}  on {', '.join(nodes[:3])}  {why}"
+            return Text.assemble(("keep     ", "yellow"), said)
+        case GiveUp():
+            why = reason_label(decision.reason, language)
+            return Text.assemble(("give up  ", "red"), f"{decision.workload}  {why}")
+        case Freeze():
+            why = reason_label(decision.reason, language)
+            return Text.assemble(("freeze   ", "bold red"), f"{why}: shoal resume")
 
 
 def clock(at_us: int, *, seconds_only: bool = False) -> str:

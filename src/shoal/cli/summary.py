@@ -8,9 +8,11 @@ from rich.table import Table
 
 from shoal.cli.screen import duration
 from shoal.core.world import State, World
+from shoal.model.verdict import Reason
 from shoal.model.workload import Outcome, WorkloadType
 from shoal.simulation.platform import BegunWith
 from shoal.simulation.tally import Tally, capacities, quantile
+from shoal.texts.evictions import hours_text
 
 WIDTH = 100
 
@@ -26,6 +28,11 @@ def summary(tally: Tally, world: World, what: BegunWith, begin_us: int, end_us: 
     )
     console.print(_work(tally, world))
     console.print(_devices(tally, world))
+    reclaimed, preempted = tally.evicted[Reason.RECLAIM], tally.evicted[Reason.PREEMPTION]
+    console.print(
+        f"evicted: {reclaimed:,} for guarantees, {preempted:,} for higher priority;"
+        f" at most {hours_text(tally.lost_device_us)} device hours of work were lost"
+    )
     console.print(
         f"failed on the way: {_counted(tally.failures['device'], 'device')} and"
         f" {_counted(tally.failures['node'], 'node')}; the work on them was sent again"

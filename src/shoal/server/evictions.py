@@ -56,7 +56,7 @@ def eviction_view(look: Look, at_us: int, decision: Evict, *, past: bool = False
         pods=list(decision.pods),
         evicted_for=[workload_name(look, uid) for uid in decision.for_],
         reason=decision.reason.value,
-        lost_device_hours=round(decision.lost_device_us / HOUR_US, 2),
+        lost_device_hours=round(decision.lost_device_us / HOUR_US, 4),
         exact=decision.exact,
         grace_seconds=decision.grace_us / 1e6,
         text=evict_text(look, decision, past=past),

@@ -6,6 +6,7 @@ the shipped planner tries the workload on the journal of the replica, which is t
 
 from dataclasses import dataclass, replace
 
+from shoal.core.ahead import expected_end_us
 from shoal.core.budget import Budget
 from shoal.core.eligibility import count_obstacles, fitting_leaves
 from shoal.core.placement import hardest_first
@@ -396,10 +397,7 @@ def _keeper(look: Look, uid: str, units: int, nodes: list[str]) -> HolderView:
 def _holder(look: Look, uid: str, units: int, nodes: list[str]) -> HolderView:
     entry, life = look.world.entries[uid], look.story.life(uid)
     workload = entry.workload
-    started_us = max(entry.started.values(), default=None)
-    ends_us = None
-    if started_us is not None and workload.run_us is not None:
-        ends_us = started_us + workload.run_us
+    ends_us = expected_end_us(entry, look.standing.doors.now_us()) if entry.held else None
     return HolderView(
         id=id_of(uid),
         namespace=workload.namespace,

@@ -4,8 +4,9 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from shoal.core import events as ev
-from shoal.core.decisions import Start
+from shoal.core.decisions import Evict, Start
 from shoal.core.world import World
+from shoal.model.verdict import Reason
 from shoal.model.workload import Outcome, WorkloadType
 from shoal.simulation.platform import Platform
 from shoal.simulation.usage import uses
@@ -25,6 +26,10 @@ class Tally:
         """From creation to the first start, of all that started."""
         self.failures: Counter[str] = Counter()
         """Nodes and devices that failed."""
+        self.evicted: Counter[Reason] = Counter()
+        """Evictions decided, by reason."""
+        self.lost_device_us = 0
+        """The work that they cost at most."""
         self._types: dict[str, WorkloadType] = {}
         self._held: Counter[str] = Counter()
         self._used: Counter[str] = Counter()
@@ -43,6 +48,9 @@ class Tally:
                     self.ended[kind, event.outcome] += 1
             case ev.Decided(decision=Start() as start):
                 self._started(event.at_us, start)
+            case ev.Decided(decision=Evict() as evict):
+                self.evicted[evict.reason] += 1
+                self.lost_device_us += evict.lost_device_us
             case ev.DeviceLost():
                 self.failures["device"] += 1
             case ev.NodeLost():

@@ -55,7 +55,7 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
         ),
         "kept": (
             "Room on {nodes} is kept for it. When it is free is not known: {others} did not declare"
-            " how long they run."
+            " how long they run, or run longer than they declared."
         ),
         "kept-free": "Room on {nodes} is kept for it and is free; the next cycle starts it.",
         "kept-for-reclaim": (
@@ -120,7 +120,9 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
             "{nodes} 上已为其预留位置。据声明 {others} 将在 {time} 内结束，届时空闲；"
             "在此之前结束的任务可以使用。"
         ),
-        "kept": ("{nodes} 上已为其预留位置。何时空闲尚不可知：{others} 未声明运行时长。"),
+        "kept": (
+            "{nodes} 上已为其预留位置。何时空闲尚不可知：{others} 未声明运行时长，或已超过声明。"
+        ),
         "kept-free": "{nodes} 上已为其预留的位置空闲，下一轮调度将启动它。",
         "kept-for-reclaim": "{nodes} 上空闲{devices}，为 {name} 预留，用于收回 {queue} 的保障配额",
         "kept-for-preemption": "{nodes} 上空闲{devices}，为队列 {queue} 中优先级更高的 {name} 预留",
