@@ -59,7 +59,7 @@ def test_who_is_evicted_is_told_for_whom_why_and_what_it_loses(reclaimed: Api) -
     assert row["state"] == "evicting"
     said = row["eviction"]
     assert said["text"] == (
-        "It was evicted for default/p, to give queue a back what it is guaranteed. At most 0.34"
+        "Evicted for default/p, to give queue a back what it is guaranteed. At most 0.34"
         " device hours of work are lost; no other choice costs less."
     )
     assert said["at"] == "2026-11-29T10:10:00Z"

@@ -7,7 +7,7 @@ import pytest
 from shoal.loop.story import Step
 from shoal.model.verdict import Reason
 from shoal.model.workload import Outcome
-from shoal.texts import answers, screens
+from shoal.texts import answers, evictions, screens
 from shoal.texts.answers import ended_text, moment_text, nodes_text
 from shoal.texts.language import Language
 from shoal.texts.screens import duration_text, ordinal, word
@@ -19,7 +19,9 @@ def parameters(text: str) -> set[str]:
     return {name for _, name, _, _ in Formatter().parse(text) if name}
 
 
-@pytest.mark.parametrize("sentences", [answers._SENTENCES, screens._SENTENCES])
+@pytest.mark.parametrize(
+    "sentences", [answers._SENTENCES, screens._SENTENCES, evictions._SENTENCES]
+)
 def test_both_languages_say_the_same_with_the_same_parameters(
     sentences: dict[Language, dict[str, str]],
 ) -> None:

@@ -14,9 +14,9 @@ HOUR_US: Final = 3_600_000_000
 _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
     Language.ENGLISH: {
         "whole": "Evicts {workload}",
-        "part": "Evicts {pods:,} of {of_pods:,} pods of {workload}, which runs on with the others",
-        "was-whole": "It was evicted",
-        "was-part": "{pods:,} of its {of_pods:,} pods were evicted, and it runs on with the others",
+        "part": "Evicts {pods:,} of {of_pods:,} pods of {workload}",
+        "was-whole": "Evicted",
+        "was-part": "{pods:,} of its {of_pods:,} pods evicted",
         "for-reclaim": " for {names}, to give queue {queue} back what it is guaranteed",
         "for-preemption": " for {names}, of higher priority in queue {queue}",
         "for-other": " for {names}: {reason}",
@@ -25,6 +25,7 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
         "lost-none": "No work is lost",
         "exact": "no other choice costs less",
         "best": "it is the best choice that was found",
+        "runs-on": "It runs on with the others.",
         "grace": "Its pods get {grace} to stop.",
         "no-grace": "Its pods stop at once.",
         "keeps-reclaim": (
@@ -77,16 +78,15 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
         "short-freed": "room is being freed",
         "short-kept": "room is kept",
         "nobody": "nobody",
-        "more": "{names} and {n:,} more",
         "end": ".",
         "between": "; ",
         "and": ", ",
     },
     Language.CHINESE: {
         "whole": "驱逐 {workload}",
-        "part": "驱逐 {workload} 的 {of_pods:,} 个 Pod 中的 {pods:,} 个，其余继续运行",
+        "part": "驱逐 {workload} 的 {of_pods:,} 个 Pod 中的 {pods:,} 个",
         "was-whole": "它已被驱逐",
-        "was-part": "它的 {of_pods:,} 个 Pod 中有 {pods:,} 个被驱逐，其余继续运行",
+        "was-part": "它的 {of_pods:,} 个 Pod 中有 {pods:,} 个被驱逐",
         "for-reclaim": "，为 {names} 归还队列 {queue} 的保障配额",
         "for-preemption": "，为队列 {queue} 中优先级更高的 {names} 让位",
         "for-other": "，为 {names} 让位：{reason}",
@@ -95,6 +95,7 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
         "lost-none": "没有工作损失",
         "exact": "没有代价更小的选择",
         "best": "这是已找到的最佳选择",
+        "runs-on": "其余继续运行。",
         "grace": "其 Pod 有 {grace} 的时间停止。",
         "no-grace": "其 Pod 立即停止。",
         "keeps-reclaim": (
@@ -139,11 +140,15 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
         "short-freed": "正在腾出位置",
         "short-kept": "已预留位置",
         "nobody": "无",
-        "more": "{names} 等 {all:,} 个",
         "end": "。",
         "between": "；",
         "and": "、",
     },
+}
+
+_MORE: Final = {
+    Language.ENGLISH: "{names} and {n:,} more",
+    Language.CHINESE: "{names} 等 {all:,} 个",
 }
 
 NAMED: Final = 3
@@ -193,7 +198,7 @@ def names_text(names: Sequence[str], language: Language = Language.ENGLISH) -> s
     few = words["and"].join(names[:NAMED])
     if len(names) <= NAMED:
         return few
-    return words["more"].format(names=few, n=len(names) - NAMED, all=len(names))
+    return _MORE[language].format(names=few, n=len(names) - NAMED, all=len(names))
 
 
 def hours_text(lost_us: int) -> str:
@@ -225,6 +230,8 @@ def eviction_text(
     lost = words["lost" if said.lost_us else "lost-none"].format(hours=hours_text(said.lost_us))
     choice = words["exact" if said.exact else "best"]
     sentences = [first + words["end"], lost + words["between"] + choice + words["end"]]
+    if extent == "part":
+        sentences.append(words["runs-on"])
     if not past:
         grace = duration_text(-(-said.grace_us // 1_000_000))
         sentences.append(words["grace" if said.grace_us else "no-grace"].format(grace=grace))
