@@ -65,7 +65,7 @@ def test_why_of_who_takes_back_of_who_is_evicted_and_of_who_looks_on(shell: Shel
 def test_lists_show_what_is_kept_and_lost(shell: Shell) -> None:
     golden("evicted-decisions", shell("decisions --last 5"))
     golden("evicted-workloads", shell("get workloads"))
-    golden("evicted-devices", shell("get devices --node n1"))
+    golden("evicted-devices", shell("get devices --node n2"))
     golden("evicted-queue", shell("queue -o wide"))
     golden("evicted-top", shell("top"))
     assert shell("get workloads --state evicting -o name") == "default/x2\n"
@@ -79,7 +79,7 @@ def test_while_evictions_are_frozen_every_list_says_so_beside_it(
     freeze(shell)
     printed = shell(command)
     assert printed == before + (
-        "alert: 2026-11-29 10:10:15  Evictions are frozen: 12 workloads would be evicted within 5"
+        "alert: 2026-11-29 10:10:20  Evictions are frozen: 12 workloads would be evicted within 5"
         " minutes, and at most 10 may be. If that is as it should be, shoal resume lets them go"
         " on.\n"
     )
@@ -109,5 +109,5 @@ def test_the_screen_shows_evictions_and_that_they_are_frozen(shell: Shell) -> No
     )
     assert "freeze   too many evictions: shoal resume" in text
     assert f"give up  {rig.uid('p')}" in text
-    assert f"keep     {rig.uid('p')}  on n1  room is being freed" in text
+    assert f"keep     {rig.uid('p')}  on n2  room is being freed" in text
     assert f"evict    {rig.uid('x1')}  for {rig.uid('p')}"[:60] in text

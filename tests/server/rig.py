@@ -31,6 +31,7 @@ NOW_US = 1_795_946_400_000_000
 """2026-11-29 10:00:00 UTC."""
 
 MINUTE_US = 60_000_000
+SECOND_US = 1_000_000
 CATALOG = load_catalog()
 EXAMPLE = Path(__file__).parents[2] / "docs/examples/organisation"
 H100, A100 = "H100-SXM5-80GB", "A100-SXM4-80GB"
@@ -167,12 +168,17 @@ TWO_QUEUES = Path(__file__).with_name("two_queues.yaml")
 def reclaim(rig: Rig, submit: Callable[..., None]) -> None:
     """Queue a takes back four devices on which b runs two trainings, after ten minutes.
 
-    `submit` takes in manifests. Of b, x1 to x4 run with two devices each, and late waits.
+    `submit` takes in manifests. Of b, x4 to x1 run with two devices each, a second apart, so that
+    those that came last cost least; and late waits.
     """
-    submit(*(job(f"x{n}", 2, queue="b", accelerators="H100") for n in range(1, 5)))
-    rig.step()
+    for number in (4, 3, 2, 1):
+        submit(job(f"x{number}", 2, queue="b", accelerators="H100"))
+        rig.step()
+        rig.now_us += SECOND_US
     rig.now_us += 10 * MINUTE_US
     submit(job("p", 4, queue="a", accelerators="H100"))
+    rig.step()
+    rig.now_us += SECOND_US
     submit(job("late", 2, queue="b", accelerators="H100"))
     rig.step()
 

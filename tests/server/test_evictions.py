@@ -40,11 +40,11 @@ def test_who_takes_back_is_told_what_is_kept_and_whom_it_waits_for(reclaimed: Ap
     said = why(reclaimed, "p")
     assert said["headline"] == said["workload"]["reservation"]["text"]
     assert said["headline"] == (
-        "Room on n1 is kept for it: queue a takes back what it is guaranteed. It starts when the"
+        "Room on n2 is kept for it: queue a takes back what it is guaranteed. It starts when the"
         " pods of default/x1, default/x2 have stopped."
     )
     kept = said["workload"]["reservation"]
-    assert (kept["since"], kept["at"]) == ("2026-11-29T10:10:00Z", None)
+    assert (kept["since"], kept["at"]) == ("2026-11-29T10:10:04Z", None)
     assert [each["name"] for each in kept["evicted"]] == ["x1", "x2"]
     assert [(each["name"], each["evicting"]) for each in said["holders"]] == [
         ("x1", True),
@@ -62,16 +62,16 @@ def test_who_is_evicted_is_told_for_whom_why_and_what_it_loses(reclaimed: Api) -
         "Evicted for default/p, to give queue a back what it is guaranteed. At most 0.34"
         " device hours of work are lost; no other choice costs less."
     )
-    assert said["at"] == "2026-11-29T10:10:00Z"
+    assert said["at"] == "2026-11-29T10:10:04Z"
     assert [each["name"] for each in said["evicted_for"]] == ["p"]
-    assert (said["lost_device_hours"], said["exact"], said["grace_seconds"]) == (0.3333, True, 30)
+    assert (said["lost_device_hours"], said["exact"], said["grace_seconds"]) == (0.3339, True, 30)
     assert why(reclaimed, "x1")["moments"][-1]["text"] == (
         "is evicted for default/p: taken back for a guarantee"
     )
     reclaimed.rig.leave(1)
     row = workload(reclaimed, "x1")
-    assert (row["state"], row["waiting_since"]) == ("waiting", "2026-11-29T10:10:00Z")
-    assert row["created_at"] == "2026-11-29T10:00:00Z"
+    assert (row["state"], row["waiting_since"]) == ("waiting", "2026-11-29T10:10:05Z")
+    assert row["created_at"] == "2026-11-29T10:00:03Z"
     assert row["eviction"] == said
 
 
@@ -79,9 +79,9 @@ def test_who_sees_devices_free_is_told_for_whom_they_are_kept(reclaimed: Api) ->
     reclaimed.rig.leave(1)
     holders = why(reclaimed, "late")["holders"]
     assert [each["kept"] for each in holders if each["kept"]] == [
-        "2 devices free on n1, kept for default/p, which reclaims the guarantee of a"
+        "2 devices free on n2, kept for default/p, which reclaims the guarantee of a"
     ]
-    states = [each["state"] for each in reclaimed.get(f"{PREFIX}/devices?node=n1").json()["items"]]
+    states = [each["state"] for each in reclaimed.get(f"{PREFIX}/devices?node=n2").json()["items"]]
     assert sorted(states) == ["held", "held", "kept", "kept"]
     devices = reclaimed.get(f"{PREFIX}/devices?state=kept").json()["items"]
     assert [leaf["kept_for"][0]["name"] for each in devices for leaf in each["leaves"]] == ["p"] * 2
@@ -93,7 +93,7 @@ def test_who_sees_devices_free_is_told_for_whom_they_are_kept(reclaimed: Api) ->
         (each["free"], each["kept"])
         for node in reclaimed.get(f"{PREFIX}/nodes").json()["items"]
         for each in node["accelerators"]
-        if node["name"] == "n1"
+        if node["name"] == "n2"
     ]
     assert counts == [(0, 2)]
     reclaimed.rig.leave()
@@ -108,7 +108,7 @@ def test_decisions_say_it_in_both_languages(reclaimed: Api) -> None:
         " device hours of work are lost; no other choice costs less. Its pods get 30s to stop."
     )
     keeps = (
-        "Keeps room on n1 for default/p, to give queue a back what it is guaranteed; it is freed by"
+        "Keeps room on n2 for default/p, to give queue a back what it is guaranteed; it is freed by"
         " default/x1, default/x2."
     )
     assert said == [
@@ -165,7 +165,7 @@ def test_frozen_evictions_are_an_alert_until_a_person_resumes(reclaimed: Api) ->
     frozen = Freeze("freeze/1", 12, 10, Reason.TOO_MANY_EVICTIONS)
     reclaimed.rig.step(ev.Decided(reclaimed.rig.now_us, frozen))
     guard = reclaimed.get(f"{PREFIX}/status").json()["evictions"]
-    assert (guard["frozen"], guard["since"]) == (True, "2026-11-29T10:10:00Z")
+    assert (guard["frozen"], guard["since"]) == (True, "2026-11-29T10:10:05Z")
     assert (guard["lately"], guard["most"]) == (2, 10)
     assert guard["text"] == (
         "Evictions are frozen: 12 workloads would be evicted within 5 minutes, and at most 10 may"
@@ -181,7 +181,7 @@ def test_frozen_evictions_are_an_alert_until_a_person_resumes(reclaimed: Api) ->
     assert (guard["frozen"], guard["text"]) == (False, "")
     assert (guard["resumed_by"], guard["resumed_at"]) == (
         f"user:{getpwuid(getuid()).pw_name}",
-        "2026-11-29T10:10:00Z",
+        "2026-11-29T10:10:05Z",
     )
 
 

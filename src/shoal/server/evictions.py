@@ -108,7 +108,10 @@ def reservation_view(look: Look, life: Life, entry: Entry) -> ReservationView | 
         at=moment_or_none(reservation.at_us),
         reason=reservation.reason.value,
         placements=[placement_view(each) for each in reservation.placements],
-        evicted=[workload_name(look, uid) for uid in reservation.evicted],
+        evicted=[
+            workload_name(look, uid)
+            for uid in sorted(reservation.evicted, key=lambda uid: (label(look, uid), uid))
+        ],
         text=_kept_text(look, entry, reservation),
     )
 
@@ -135,7 +138,8 @@ def in_kept_places(look: Look, reservation: Reservation) -> list[str]:
         for entry, _ in look.holders.get(leaf, ())
     }
     # What is kept beside others on a shared device does not wait for them.
-    return [uid for uid in found if not reservation.evicted or uid in reservation.evicted]
+    going = [uid for uid in found if not reservation.evicted or uid in reservation.evicted]
+    return sorted(going, key=lambda uid: (label(look, uid), uid))
 
 
 def keep_text(look: Look, at_us: int, decision: Reserve) -> str:

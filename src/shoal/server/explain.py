@@ -350,7 +350,7 @@ def _holders(look: Look, block: _Block) -> list[HolderView]:
                     continue
                 held[uid] = held.get(uid, 0) + look.units(entry, pod, leaf)
                 nodes.setdefault(uid, {})[placement.node] = None
-    ordered = sorted(held, key=lambda uid: (-held[uid], uid))
+    ordered = sorted(held, key=lambda uid: (-held[uid], label(look, uid), uid))
     views = [_holder(look, uid, held[uid], list(nodes[uid])) for uid in ordered]
     return views + _keepers(look, wanted, allowed, over.queue if over is not None else None)
 
@@ -397,7 +397,9 @@ def _keeper(look: Look, uid: str, units: int, nodes: list[str]) -> HolderView:
 def _holder(look: Look, uid: str, units: int, nodes: list[str]) -> HolderView:
     entry, life = look.world.entries[uid], look.story.life(uid)
     workload = entry.workload
-    ends_us = expected_end_us(entry, look.standing.doors.now_us()) if entry.held else None
+    ends_us = (
+        expected_end_us(look.world, entry, look.standing.doors.now_us()) if entry.held else None
+    )
     return HolderView(
         id=id_of(uid),
         namespace=workload.namespace,
