@@ -8,7 +8,17 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from shoal.core.decisions import Evict, Freeze, GiveUp, Reserve, Retract, Start, Wait
+from shoal.core.decisions import (
+    Evict,
+    Freeze,
+    GiveUp,
+    Refuse,
+    Reserve,
+    Retract,
+    Start,
+    Wait,
+    Warn,
+)
 from shoal.core.world import State, World
 from shoal.loop.doors import Doors
 from shoal.loop.story import Noted
@@ -243,6 +253,12 @@ def _decision(noted: Noted, language: Language) -> Text:
         case Freeze():
             why = reason_label(decision.reason, language)
             return Text.assemble(("freeze   ", "bold red"), f"{why}: shoal resume")
+        case Refuse():
+            why = reason_label(decision.reason, language)
+            return Text.assemble(("refuse   ", "red"), f"{decision.workload}  {why}")
+        case Warn():
+            why = reason_label(decision.reason, language)
+            return Text.assemble(("warn     ", "yellow"), f"{decision.queue}  {why}")
 
 
 def clock(at_us: int, *, seconds_only: bool = False) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from shoal.core.decisions import Evict, Freeze, GiveUp, Reserve, Retract, Start, Wait, Warn
+from shoal.core.decisions import Evict, Freeze, GiveUp, Refuse, Reserve, Retract, Start, Wait, Warn
 from shoal.core.world import Entry, State
 from shoal.loop.story import Life, Noted
 from shoal.model.modes import Cap
@@ -40,6 +40,7 @@ from shoal.server.models import (
 from shoal.server.standing import Look, devices_of, id_of, moment, moment_or_none, pods_of
 from shoal.texts.answers import answer_text, nodes_text
 from shoal.texts.evictions import kept_label
+from shoal.texts.screens import duration_text
 from shoal.texts.verdicts import over_budget_text, reason_label
 
 
@@ -311,8 +312,14 @@ def decision_text(look: Look, noted: Noted) -> str:
             return freeze_text(look, decision)
         case Warn():
             return over_budget_text(decision.over, language)
-        case _:
-            return reason_label(decision.reason, language)
+        case Refuse():
+            return answer_text(
+                "decided-refuse",
+                language,
+                workload=label(look, decision.workload),
+                waited=duration_text(decision.waited_us // 1_000_000),
+                most=duration_text(decision.maximum_us // 1_000_000),
+            )
 
 
 # Status ---------------------------------------------------------------------------------------

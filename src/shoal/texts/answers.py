@@ -56,6 +56,9 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
         "decided-retract": (
             "Takes back the start of {workload}: {node} did not do what was planned."
         ),
+        "decided-refuse": (
+            "Ends {workload}, which has waited for {waited}; its queue lets it wait for {most}."
+        ),
         "decided-wait": "{workload} waits: {reason}.",
         "decided-wait-several": "{workload} and {others:,} others wait: {reason}.",
         "step-submitted": "came",
@@ -116,6 +119,7 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
         "ended-cancelled": "已取消。",
         "decided-start": "在 {nodes} 上启动 {workload}。",
         "decided-retract": "撤回 {workload} 的启动：{node} 未按计划执行。",
+        "decided-refuse": "结束 {workload}：已等待 {waited}，其队列最多允许等待 {most}。",
         "decided-wait": "{workload} 等待：{reason}。",
         "decided-wait-several": "{workload} 和另外 {others:,} 个任务等待：{reason}。",
         "step-submitted": "到达",

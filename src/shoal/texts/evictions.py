@@ -16,6 +16,8 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
         "whole": "Evicts {workload}",
         "part": "Evicts {pods:,} of {of_pods:,} pods of {workload}",
         "was-whole": "Evicted",
+        "ends": "Ends {workload}, which ran for as long as its queue allows.",
+        "was-ends": "Ended, because it ran for as long as its queue allows.",
         "was-part": "{pods:,} of its {of_pods:,} pods evicted",
         "for-reclaim": " for {names}, to give queue {queue} back what it is guaranteed",
         "for-preemption": " for {names}, of higher priority in queue {queue}",
@@ -86,6 +88,8 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
         "whole": "驱逐 {workload}",
         "part": "驱逐 {workload} 的 {of_pods:,} 个 Pod 中的 {pods:,} 个",
         "was-whole": "它已被驱逐",
+        "ends": "结束 {workload}：已达到其队列允许的最长运行时间。",
+        "was-ends": "已结束：达到其队列允许的最长运行时间。",
         "was-part": "它的 {of_pods:,} 个 Pod 中有 {pods:,} 个被驱逐",
         "for-reclaim": "，为 {names} 归还队列 {queue} 的保障配额",
         "for-preemption": "，为队列 {queue} 中优先级更高的 {names} 让位",
@@ -215,6 +219,20 @@ def eviction_text(
     With `past` it is said to the one who was, and what it has to stop is not.
     """
     words = _SENTENCES[language]
+    sentences = (
+        [words["was-ends" if past else "ends"].format(workload=said.workload)]
+        if said.reason is Reason.MAXIMUM_RUN
+        else _evicted(said, language, past=past)
+    )
+    if not past:
+        grace = duration_text(-(-said.grace_us // 1_000_000))
+        sentences.append(words["grace" if said.grace_us else "no-grace"].format(grace=grace))
+    return ("" if language is Language.CHINESE else " ").join(sentences)
+
+
+def _evicted(said: EvictionSaid, language: Language, *, past: bool) -> list[str]:
+    """Return for whom and why, and what is lost, as sentences."""
+    words = _SENTENCES[language]
     extent = "whole" if said.pods == said.of_pods else "part"
     first = words[f"was-{extent}" if past else extent].format(
         workload=said.workload, pods=said.pods, of_pods=said.of_pods
@@ -232,10 +250,7 @@ def eviction_text(
     sentences = [first + words["end"], lost + words["between"] + choice + words["end"]]
     if extent == "part":
         sentences.append(words["runs-on"])
-    if not past:
-        grace = duration_text(-(-said.grace_us // 1_000_000))
-        sentences.append(words["grace" if said.grace_us else "no-grace"].format(grace=grace))
-    return ("" if language is Language.CHINESE else " ").join(sentences)
+    return sentences
 
 
 def keeps_text(said: KeptSaid, language: Language = Language.ENGLISH) -> str:
