@@ -59,6 +59,14 @@ def test_json_is_one_object_a_line_in_the_order_asked_for(
     assert not err
 
 
+def test_demand_may_be_learned_and_running_pods_moved(files: list[str], capsys: Capture) -> None:
+    arguments = ["--policy", "fragmentation", "--demand", "learned", "--moves", "20", "-o", "json"]
+    assert run("shoal", ["simulate", *files, *arguments, "--seeds", "42"]) == DONE
+    (line,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert line["demand"] == "learned"
+    assert line["moves"] >= 0
+
+
 def test_csv_has_a_header_and_a_row_for_each_load(files: list[str], capsys: Capture) -> None:
     assert run("shoal", ["simulate", *files, "--policy", "pack", "--output", "csv"]) == DONE
     rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
@@ -153,6 +161,10 @@ def test_a_disk_that_fills_up_is_status_1(
         (
             ["--policy", "fgd", "--processes", "0"],
             "--processes expects a whole number from 1, found 0.",
+        ),
+        (
+            ["--policy", "fgd", "--moves", "101"],
+            "--moves expects a whole number from 0 to 100, found 101.",
         ),
     ],
 )
