@@ -17,8 +17,9 @@ import pytest
 from shoal.cli.app import run
 from shoal.loop.disk import Disk
 from shoal.loop.replica import restored
-from shoal.simulation.platform import RECORDING
+from shoal.simulation.platform import OBJECTS, RECORDING
 from tests.cli.terminal import Terminal
+from tests.objects.written import queue
 from tests.simulation.crashing import hours
 
 SHOAL = Path(sys.executable).parent / "shoal"
@@ -222,3 +223,42 @@ def test_a_full_disk_is_said_and_damages_nothing(
     said = capsys.readouterr().err
     assert said == f"shoal: {tmp_path} cannot be written: No space left on device.\n"
     assert run("shoal", common) == 0
+
+
+def test_what_was_applied_last_counts_again_unless_other_files_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = tmp_path / "state"
+
+    def queues_after(*options: str | Path) -> list[str]:
+        line = ["up", "--for", "1m", "--state", str(state), *(str(each) for each in options)]
+        assert run("shoal", line) == 0, capsys.readouterr()
+        return [queue.name for queue in restored(state / RECORDING).world.tenants.tree.queues]
+
+    assert queues_after() == []
+    (state / OBJECTS).write_text(queue("applied"))
+    assert queues_after() == ["applied"]
+    named = tmp_path / "q.yaml"
+    named.write_text(queue("named"))
+    assert queues_after("--queues", named) == ["named"]
+    assert not (state / OBJECTS).exists()
+    assert queues_after() == []
+
+
+def test_prices_are_given_as_files_of_the_catalogue(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, prices = tmp_path / "q.yaml", tmp_path / "prices.yaml"
+    file.write_text(queue("a", "guarantee: {T4: 1}, budget: {period: day, money: 5}"))
+    line = ["up", "--for", "1m", "--queues", str(file)]
+    assert run("shoal", line) == 2
+    assert "no price is known of T4;" in capsys.readouterr().err
+    prices.write_text(
+        "schema: shoal.dev/catalog/v1\nprices: [{accelerator: T4, micro_per_hour: 1, currency: XTS,"
+        " valid_from: 2026-01-01}]\n"
+    )
+    assert run("shoal", [*line, "--catalog", str(prices)]) == 0
+    capsys.readouterr()
+    prices.write_text("schema: shoal.dev/catalog/v0\n")
+    assert run("shoal", [*line, "--catalog", str(prices)]) == 2
+    assert "the file must say" in capsys.readouterr().err
