@@ -196,6 +196,50 @@ def test_damage_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "is damaged: its checksum is wrong. Name another folder" in capsys.readouterr().err
 
 
+def begun(folder: Path) -> list[str]:
+    """Begin a platform in a folder; return the line that goes on with it."""
+    common = ["up", "--state", str(folder), "--for", "1m", "--speed", "max"]
+    assert run("shoal", common) == 0
+    return common
+
+
+def test_any_changed_byte_of_what_it_was_begun_with_is_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common = begun(tmp_path)
+    file = tmp_path / "platform.json"
+    whole = file.read_bytes()
+    places = [*range(0, len(whole), len(whole) // 40), *range(len(whole) - 12, len(whole))]
+    for damaged in (
+        b"",
+        whole[:-1],
+        whole[: len(whole) // 2],
+        *(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] for at in places),
+    ):
+        file.write_bytes(damaged)
+        capsys.readouterr()
+        assert run("shoal", common) == 1
+        said = capsys.readouterr().err
+        assert "platform.json is damaged: its checksum is wrong. Name another folder" in said
+    file.unlink()
+    assert run("shoal", common) == 1
+    assert "is gone, and the recording beside it is not. Name another" in capsys.readouterr().err
+    file.write_bytes(whole)
+    assert run("shoal", common) == 0
+
+
+@pytest.mark.parametrize("name", ["file", "file/below", "x" * 5000])
+def test_a_state_that_can_be_no_folder_is_said(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    common = ["up", "--state", str(tmp_path / name), "--for", "1m", "--speed", "max"]
+    assert run("shoal", common) == 1
+    assert re.match(
+        "shoal: --state .*: (Not a directory|File name too long)", capsys.readouterr().err
+    )
+
+
 def test_a_fleet_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     nodes = tmp_path / "nodes.csv"
     nodes.write_text("name,cpu_milli,memory_mib,devices,accelerator\nn1,64000,512000,8,L40S\n")

@@ -140,7 +140,8 @@ def _begun_with(folder: Path, fleet: Path | None, seed: int | None, *, demo: boo
     from shoal.simulation.platform import BegunWith, begun_with
 
     nodes = _nodes(fleet) if fleet is not None else None
-    known = begun_with(folder)
+    with _said(folder):
+        known = begun_with(folder)
     if known is None:
         chosen = DEFAULT_SEED if seed is None else seed
         return BegunWith(chosen, DEFAULT_POLICY, demo, nodes or organisation.fleet())
@@ -168,18 +169,13 @@ def _nodes(file: Path) -> "tuple[Node, ...]":
 
 
 @contextmanager
-def _opened(folder: Path, what: "BegunWith", tally: "Tally | None" = None) -> "Iterator[Platform]":
-    """Open a platform, and leave everything safe behind. Raises CannotError."""
+def _said(folder: Path) -> Iterator[None]:
+    """Say why what is in a folder cannot be gone on with."""
     from shoal.loop.disk import LockedError
     from shoal.loop.records import RecordingError
-    from shoal.simulation.platform import Platform
-
-    def count(event: "Event") -> None:
-        if tally is not None:
-            tally.applied(event)
 
     try:
-        platform = Platform(folder, what, check=count if tally is not None else None)
+        yield
     except LockedError:
         raise CannotError(
             f"another shoal up runs on {folder}; stop it, or name another folder with --state."
@@ -188,11 +184,27 @@ def _opened(folder: Path, what: "BegunWith", tally: "Tally | None" = None) -> "I
         raise CannotError(f"{error} Name another folder with --state to begin anew.") from None
     except OSError as error:
         raise CannotError(f"--state {folder}: {error.strerror or error}.") from None
+
+
+@contextmanager
+def _opened(folder: Path, what: "BegunWith", tally: "Tally | None" = None) -> "Iterator[Platform]":
+    """Open a platform, and leave everything safe behind. Raises CannotError."""
+    from shoal.loop.records import RecordingError
+    from shoal.simulation.platform import Platform
+
+    def count(event: "Event") -> None:
+        if tally is not None:
+            tally.applied(event)
+
+    with _said(folder):
+        platform = Platform(folder, what, check=count if tally is not None else None)
     try:
         with closing(platform):
             yield platform
     except BrokenPipeError:
         raise
+    except RecordingError as error:
+        raise CannotError(f"{error} Somebody else changed what is there.") from None
     except OSError as error:
         raise CannotError(f"{folder} cannot be written: {error.strerror or error}.") from None
 

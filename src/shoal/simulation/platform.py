@@ -9,6 +9,7 @@ decides; so what comes of a seed does not depend on how fast time passes, or on 
 people ask is answered between ticks, at once.
 """
 
+import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,7 @@ from shoal.loop.disk import Disk
 from shoal.loop.engine import Loop
 from shoal.loop.inbox import Inbox
 from shoal.loop.recording import DEFAULT_ROTATION, FolderRecorder, Rotation, segments_in
-from shoal.loop.records import Header
+from shoal.loop.records import Header, RecordingError
 from shoal.loop.replica import restored
 from shoal.loop.writer import Writer
 from shoal.model.node import Node
@@ -45,6 +46,7 @@ IDLE_S = 0.5
 
 RECORDING = "recording"
 _BEGUN_WITH = "platform.json"
+"""What it was begun with on one line, and the CRC-32 of that on the next."""
 
 OBJECTS = "objects.yaml"
 """The pools and queues that people had taken in while it ran."""
@@ -65,12 +67,24 @@ class DifferentError(Exception):
 
 
 def begun_with(folder: Path) -> BegunWith | None:
-    """Return what the platform in a state folder was begun with, None where there is none."""
+    """Return what the platform in a state folder was begun with, None where there is none.
+
+    Raises `RecordingError` where that is damaged or gone, and `OSError` where it cannot be read.
+    """
+    file = folder / _BEGUN_WITH
     try:
-        written = (folder / _BEGUN_WITH).read_bytes()
+        written, _, check = file.read_bytes().partition(b"\n")
     except FileNotFoundError:
+        if segments_in(folder / RECORDING):
+            raise RecordingError(f"{file} is gone, and the recording beside it is not.") from None
         return None
+    if check != _check(written):
+        raise RecordingError(f"{file} is damaged: its checksum is wrong.")
     return msgspec.json.decode(written, type=BegunWith)
+
+
+def _check(written: bytes) -> bytes:
+    return b"%08x\n" % zlib.crc32(written)
 
 
 class Platform:
@@ -132,7 +146,8 @@ class Platform:
     def _note(self, what: BegunWith) -> None:
         known = begun_with(self.folder)
         if known is None:
-            _write(self._disk, self.folder, _BEGUN_WITH, msgspec.json.encode(what))
+            written = msgspec.json.encode(what)
+            _write(self._disk, self.folder, _BEGUN_WITH, written + b"\n" + _check(written))
         elif known != what:
             raise DifferentError
 
