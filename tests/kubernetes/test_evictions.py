@@ -20,6 +20,7 @@ from shoal.kubernetes.wire.kinds import (
 )
 from shoal.model.hold import HoldReason
 from shoal.model.queue import Queue, QueueTree
+from shoal.model.workload import WorkloadType
 from tests.kubernetes.fake_api import in_loop
 from tests.kubernetes.manifests import Body, job, namespace, node, pod, replica_set
 from tests.kubernetes.rig import Crash, Rig, Shoal
@@ -329,3 +330,64 @@ async def test_a_crash_at_any_moment_of_a_reclaim_evicts_nobody_else(kind: str) 
         assert len(evicted) == 2, (crash_at, evicted)
         crash_at += 1
     assert crash_at >= 4
+
+
+HOUR_US = 3_600_000_000
+
+
+def at_hour(monkeypatch: pytest.MonkeyPatch, hours: int) -> None:
+    later_us = now_us() + hours * HOUR_US
+    for module in ("scheduler", "picture"):
+        monkeypatch.setattr(f"shoal.kubernetes.{module}.now_us", lambda: later_us)
+
+
+def bounded(**times_us: int) -> SchedulerOptions:
+    """A queue whose batch work may run, or wait, for so long."""
+    bounds = {name: ((WorkloadType.BATCH, time),) for name, time in times_us.items()}
+    tree = QueueTree((Queue("root", **bounds), Queue("owner", "root", **bounds)))  # type: ignore[arg-type]
+    return SchedulerOptions(tick_s=0.0, queues=tree)
+
+
+@in_loop
+async def test_what_runs_for_too_long_is_ended_and_its_job_counts_that(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.put(JOBS, job("train", 2))
+    for n in range(2):
+        owner = rig.get(JOBS, "train", "ns")
+        rig.put(PODS, in_queue(pod(f"train-{n}", owner=owner), "owner"))
+    shoal = Shoal(rig, options=bounded(maximum_run_us=2 * HOUR_US))
+    await shoal.settle()
+    assert len(rig.bound()) == 2
+    rig.lingers = True
+    at_hour(monkeypatch, 3)
+    await shoal.settle()
+    leaving = [p for p in rig.pods() if "deletionTimestamp" in p["metadata"]]
+    assert len(leaving) == 2
+    assert all(p["metadata"]["finalizers"] for p in leaving)
+    rig.finish()
+    await shoal.settle()
+    assert shoal.states() == {}
+
+
+@in_loop
+async def test_what_waits_for_too_long_is_held_back_and_told_so(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.put(PODS, in_queue(pod("big", 4), "owner"))
+    shoal = Shoal(rig, options=bounded(maximum_wait_us=2 * HOUR_US))
+    await shoal.settle()
+    assert shoal.states() == {"uid-big/0": "waiting"}
+    at_hour(monkeypatch, 3)
+    await shoal.settle()
+    assert shoal.states() == {}
+    (hold,) = shoal.scheduler.source.holds.values()
+    assert hold.reason is HoldReason.TOO_LATE
+    assert shoal.said[-1][:2] == ("uid-big", "HeldBack")
+    rig.remove(PODS, "big", "ns")
+    small = in_queue(pod("small", 1), "owner")
+    small["metadata"]["annotations"]["shoal.dev/recreate"] = "true"
+    rig.put(PODS, small)
+    await shoal.settle()
+    assert names(rig) == ["small"]
+    assert shoal.scheduler.source.holds == {}

@@ -18,7 +18,16 @@ from typing import Protocol
 
 import structlog
 
-from shoal.core.decisions import Decision, Evict, Freeze, Retract, Start, Wait
+from shoal.core.decisions import (
+    Decision,
+    Evict,
+    Freeze,
+    Refuse,
+    Retract,
+    Start,
+    Wait,
+    Warn,
+)
 from shoal.kubernetes.asks import Ask
 from shoal.kubernetes.claims import Pin, claim_body, is_claim_of, requests_of
 from shoal.kubernetes.client import Client, JsonObject
@@ -70,8 +79,8 @@ class News(Protocol):
         """A pod cannot be evicted now."""
         ...
 
-    def frozen(self, decision: Freeze) -> None:
-        """Nobody is evicted any more until a person has looked."""
+    def warns(self, decision: Freeze | Warn) -> None:
+        """A person has to know: nobody is evicted any more, or a budget is used up."""
         ...
 
     def wake(self) -> None:
@@ -128,8 +137,10 @@ class KubernetesExecutor:
             if flight is not None:
                 self._news.evicts(flight)
                 self._evict(flight)
-        elif isinstance(decision, Freeze):
-            self._news.frozen(decision)
+        elif isinstance(decision, Refuse):
+            self._source.refused(decision)
+        elif isinstance(decision, Freeze | Warn):
+            self._news.warns(decision)
 
     def _evict(self, flight: Flight) -> None:
         """Evict what a start's seats say, together with all that is decided at the same time."""

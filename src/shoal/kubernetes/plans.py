@@ -15,6 +15,7 @@ import msgspec
 from shoal.core.decisions import Start
 from shoal.kubernetes.client import JsonObject
 from shoal.kubernetes.wire.pod import Pod
+from shoal.model.verdict import Reason
 from shoal.model.workload import Placement
 from shoal.objects.annotations import PLAN
 
@@ -211,12 +212,16 @@ def untracked_patch(pod: Pod) -> JsonObject:
 
 
 def eviction_patch(pod: Pod, note: PlanNote) -> JsonObject:
-    """The patch that notes an eviction, or that there is none, and whether a Job counts the pod."""
+    """The patch that notes an eviction, or that there is none, and whether a Job counts the pod.
+
+    A Job does not count what makes room for others; it counts what ran for longer than it may.
+    """
     body: dict[str, Any] = dict(note_patch(pod, note))
     known = pod.metadata.finalizers
     owner = pod.metadata.controller
     kept = [each for each in known if each != TRACKING]
-    if note.eviction is None and owner is not None and owner.kind == "Job":
+    counts = note.eviction is None or note.eviction.reason == Reason.MAXIMUM_RUN
+    if counts and owner is not None and owner.kind == "Job":
         kept.append(TRACKING)
     if sorted(kept) != sorted(known):
         body["metadata"] = body["metadata"] | {"finalizers": kept}

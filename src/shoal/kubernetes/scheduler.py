@@ -15,7 +15,7 @@ import structlog
 
 from shoal.catalog.catalog import Catalog
 from shoal.core import events as ev
-from shoal.core.decisions import Freeze, Wait
+from shoal.core.decisions import Freeze, Wait, Warn
 from shoal.core.policies import Policy
 from shoal.core.world import World
 from shoal.kubernetes.asks import AskReader
@@ -34,6 +34,7 @@ from shoal.kubernetes.source import Source
 from shoal.kubernetes.truth import Truth
 from shoal.kubernetes.wire.meta import ObjectReference
 from shoal.loop.engine import Loop, NoRecorder, Recorder
+from shoal.loop.periods import periods_due
 from shoal.model.hold import Hold, HoldReason
 from shoal.model.queue import QueueTree
 from shoal.texts.holds import hold_text
@@ -198,6 +199,9 @@ class Scheduler:
         for priced in self.pricing.changes(at_us):
             self._count(priced, None)
             self.loop.feed(priced)
+        for began in periods_due(self.world, at_us):
+            self.loop.feed(began)
+            self._undecided = True
         if not self.is_ready:
             self.is_ready = True
             _log.info(
@@ -296,14 +300,15 @@ class Scheduler:
         if seat is not None and seat.pod:
             self._say(seat.pod, "EvictionRefused", f"Not evicted: {why}")
 
-    def frozen(self, decision: Freeze) -> None:
-        """Tell whoever reads the log or the metrics that a person has to look."""
-        _log.error(
-            "evictions are frozen until a person resumes them",
-            why=decision.reason.value,
-            count=decision.count,
-            most=decision.most,
-        )
+    def warns(self, decision: Freeze | Warn) -> None:
+        """Tell whoever reads the log what a person has to know."""
+        if isinstance(decision, Freeze):
+            why, count, most = decision.reason.value, decision.count, decision.most
+            _log.error(
+                "evictions are frozen until a person resumes them", why=why, count=count, most=most
+            )
+        else:
+            _log.warning("a budget is used up", queue=decision.queue, key=decision.key)
 
     def resume(self, by: str) -> bool:
         """Let evictions go on because a person says so; false where this process does not lead."""

@@ -70,6 +70,7 @@ class Source(Starts):
             self._pods_dirty[new.uid] = None
         elif old is not None:
             self.pods.pop(old.uid, None)
+            self.units.forget_pod(old.uid)
             self._pods_dirty[old.uid] = None
             self._owners_dirty[owner_uid(old)] = None
 

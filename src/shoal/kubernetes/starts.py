@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from shoal.core import events as ev
-from shoal.core.decisions import Evict, Retract, Start
+from shoal.core.decisions import Evict, Refuse, Retract, Start
 from shoal.core.world import State
 from shoal.kubernetes.flights import (
     Flight,
@@ -95,6 +95,14 @@ class Starts(Seats):
         self._drop(flight)
         self._owners_dirty[flight.owner] = None
         return flight
+
+    def refused(self, decision: Refuse) -> None:
+        """Plan pods no more that have waited for as long as they may."""
+        hours, seconds = divmod(decision.waited_us // SECOND_US, 3600)
+        waited = f"{hours} h {seconds // 60} min"
+        owner = self.units.refuse(decision.workload, waited)
+        if owner:
+            self._owners_dirty[owner] = None
 
     def evicted(self, decision: Evict) -> Flight | None:
         """Note that pods are to be evicted; None if they belong to no start of ours."""

@@ -22,6 +22,7 @@ from shoal.kubernetes.flights import (
     reservation_of,
     workload_of,
 )
+from shoal.kubernetes.numbers import Numbers
 from shoal.kubernetes.plans import Kept
 from shoal.kubernetes.truth import NAMESPACE, OWNER, Stage, Truth, owner_uid
 from shoal.kubernetes.wire.pod import Pod
@@ -44,42 +45,6 @@ class Unit:
     workload: Workload
     owner: str
     pods: tuple[str, ...]
-
-
-class Numbers:
-    """Numbers of slots and waves in use, by owner."""
-
-    def __init__(self) -> None:
-        self._used: dict[str, set[int]] = defaultdict(set)
-        self._low: dict[str, int] = {}
-        self._high: dict[str, int] = {}
-
-    def lowest(self, owner: str) -> int:
-        """The lowest free number."""
-        used, number = self._used[owner], self._low.get(owner, 0)
-        while number in used:
-            number += 1
-        self._low[owner] = number
-        return number
-
-    def next(self, owner: str) -> int:
-        """A number above all that were used."""
-        return self._high.get(owner, -1) + 1
-
-    def take(self, owner: str, number: int) -> None:
-        """Note that a number is in use."""
-        self._used[owner].add(number)
-        self._high[owner] = max(self._high.get(owner, -1), number)
-
-    def free(self, owner: str, number: int) -> None:
-        """Note that a number is no longer in use."""
-        self._used[owner].discard(number)
-        self._low[owner] = min(self._low.get(owner, 0), number)
-
-    def forget(self, owner: str) -> None:
-        """Forget an owner that is gone."""
-        for each in (self._used, self._low, self._high):
-            each.pop(owner, None)
 
 
 class Book(Protocol):
@@ -133,6 +98,8 @@ class Units:
         self.returning: dict[str, int] = {}
         """Workloads whose evicted pods are gone and not made again yet, and until when that is
         waited for (us)."""
+        self._too_late: dict[str, str] = {}
+        """Pods that waited for as long as their queue allows, and how long that was."""
         self._quota_seen: dict[str, tuple[str, str, str, str]] = {}
         """Owners whose claim a quota refused: namespace, quota, its version then, the message."""
         self._book = book
@@ -235,6 +202,22 @@ class Units:
         if unit is not None:
             yield ev.WorkloadEnded(now_us, uid, Outcome.CANCELLED)
             yield from self._submit(unit, now_us)
+
+    def refuse(self, uid: str, waited: str) -> str:
+        """Let a workload wait no more; returns its owner, empty if it is no unit."""
+        unit = self.waiting.pop(uid, None)
+        if unit is None:
+            return ""
+        self._forget_pods(unit)
+        self.gangs.pop(unit.owner, None)
+        self.numbers.free(unit.owner, int(uid.rpartition("/")[2]))
+        self._came_back(unit)
+        self._too_late.update(dict.fromkeys(unit.pods, waited))
+        return unit.owner
+
+    def forget_pod(self, uid: str) -> None:
+        """Forget a pod that is gone."""
+        self._too_late.pop(uid, None)
 
     def expire(self, uid: str, now_us: int) -> Iterator[ev.Event]:
         """Give up a workload whose evicted pods nobody makes again."""
@@ -430,6 +413,8 @@ class Units:
         """Why these pods may not be planned, or None."""
         uids = tuple(pod.uid for pod, _ in pairs)
         for pod, ask in pairs:
+            if pod.uid in self._too_late:
+                return Hold(HoldReason.TOO_LATE, uids, (("hours", self._too_late[pod.uid]),))
             if ask.refusal is not None:
                 return Hold(HoldReason.REFUSED, uids, refusal=ask.refusal)
             ours = ask.claimed.name if ask.claimed is not None else ""

@@ -20,7 +20,8 @@ class HoldReason(StrEnum):
     - `REFUSED`: the refusal itself;
     - `OWN_CLAIM`: `claim`;
     - `STUCK`: `node`, `message` of kube-scheduler;
-    - `FOLLOWS`: `workload` whose pods were evicted and are not gone yet.
+    - `FOLLOWS`: `workload` whose pods were evicted and are not gone yet;
+    - `TOO_LATE`: `hours` that it waited, as long as its queue lets work wait.
     """
 
     INCOMPLETE = "incomplete"
@@ -30,6 +31,7 @@ class HoldReason(StrEnum):
     OWN_CLAIM = "own-claim"
     STUCK = "stuck"
     FOLLOWS = "follows"
+    TOO_LATE = "too-late"
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,10 @@ _ENGLISH: Final[Mapping[HoldReason, str]] = {
     HoldReason.FOLLOWS: (
         "It takes the place of a pod that was evicted, and waits until that one is gone."
     ),
+    HoldReason.TOO_LATE: (
+        "It waited for {hours}, which is as long as its queue lets such work wait, and is no longer"
+        " tried. Create it again to have it wait anew."
+    ),
 }
 
 _CHINESE: Final[Mapping[HoldReason, str]] = {
@@ -57,6 +61,9 @@ _CHINESE: Final[Mapping[HoldReason, str]] = {
         "如需放置到其他节点，请重新创建该 Pod。"
     ),
     HoldReason.FOLLOWS: "它将接替一个被驱逐的 Pod，正在等待该 Pod 结束。",
+    HoldReason.TOO_LATE: (
+        "它已等待 {hours}，达到其队列允许此类工作等待的上限，不再尝试。如需重新等待，请重新创建。"
+    ),
 }
 
 _TEXTS: Final = {Language.ENGLISH: _ENGLISH, Language.CHINESE: _CHINESE}

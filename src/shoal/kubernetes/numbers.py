@@ -1,0 +1,39 @@
+"""Which numbers the slots and waves of an owner have: the lowest that are free, or new ones."""
+
+from collections import defaultdict
+
+
+class Numbers:
+    """Numbers of slots and waves in use, by owner."""
+
+    def __init__(self) -> None:
+        self._used: dict[str, set[int]] = defaultdict(set)
+        self._low: dict[str, int] = {}
+        self._high: dict[str, int] = {}
+
+    def lowest(self, owner: str) -> int:
+        """The lowest free number."""
+        used, number = self._used[owner], self._low.get(owner, 0)
+        while number in used:
+            number += 1
+        self._low[owner] = number
+        return number
+
+    def next(self, owner: str) -> int:
+        """A number above all that were used."""
+        return self._high.get(owner, -1) + 1
+
+    def take(self, owner: str, number: int) -> None:
+        """Note that a number is in use."""
+        self._used[owner].add(number)
+        self._high[owner] = max(self._high.get(owner, -1), number)
+
+    def free(self, owner: str, number: int) -> None:
+        """Note that a number is no longer in use."""
+        self._used[owner].discard(number)
+        self._low[owner] = min(self._low.get(owner, 0), number)
+
+    def forget(self, owner: str) -> None:
+        """Forget an owner that is gone."""
+        for each in (self._used, self._low, self._high):
+            each.pop(owner, None)
