@@ -1,6 +1,5 @@
 """Evictions on a small cluster in memory: written first, carried out, refused, and survived."""
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -342,12 +341,11 @@ def at_hour(monkeypatch: pytest.MonkeyPatch, hours: int) -> None:
         monkeypatch.setattr(f"shoal.kubernetes.{module}.now_us", lambda: later_us)
 
 
-def bounded(name: str, hours: int) -> SchedulerOptions:
-    """Queues whose batch work may run, or wait, for so long."""
-    bound = ((WorkloadType.BATCH, hours * HOUR_US),)
-    queues = (Queue("root"), Queue("owner", "root"))
-    tree = QueueTree(tuple(replace(queue, **{name: bound}) for queue in queues))
-    return SchedulerOptions(tick_s=0.0, queues=tree)
+TWO_HOURS = ((WorkloadType.BATCH, 2 * HOUR_US),)
+
+
+def with_root(owner: Queue) -> SchedulerOptions:
+    return SchedulerOptions(tick_s=0.0, queues=QueueTree((Queue("root"), owner)))
 
 
 @in_loop
@@ -358,7 +356,7 @@ async def test_what_runs_for_too_long_is_ended_and_its_job_counts_that(
     for n in range(2):
         owner = rig.get(JOBS, "train", "ns")
         rig.put(PODS, in_queue(pod(f"train-{n}", owner=owner), "owner"))
-    shoal = Shoal(rig, options=bounded("maximum_run_us", 2))
+    shoal = Shoal(rig, options=with_root(Queue("owner", "root", maximum_run_us=TWO_HOURS)))
     await shoal.settle()
     assert len(rig.bound()) == 2
     rig.lingers = True
@@ -377,7 +375,7 @@ async def test_what_waits_for_too_long_is_held_back_and_told_so(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rig.put(PODS, in_queue(pod("big", 4), "owner"))
-    shoal = Shoal(rig, options=bounded("maximum_wait_us", 2))
+    shoal = Shoal(rig, options=with_root(Queue("owner", "root", maximum_wait_us=TWO_HOURS)))
     await shoal.settle()
     assert shoal.states() == {"uid-big/0": "waiting"}
     at_hour(monkeypatch, 3)
