@@ -89,8 +89,8 @@ class Oracle:
         return max(free.values()) >= devices(self.asker)
 
     def within(self, choice: Choice) -> bool:
-        """The asker's queues keep their limits, and what it asks for is guaranteed to it."""
-        after = self.used(choice)
+        """The asker's queues keep their limits, and it takes what is guaranteed and not held."""
+        before, after = self.used(()), self.used(choice)
         for at in self.path(self.asker.queue):
             after[at] = after.get(at, 0) + devices(self.asker)
         tree = self.case.world.tenants.tree
@@ -100,7 +100,7 @@ class Oracle:
                 return False
         return all(
             any(
-                0 < self.guarantee(at) >= after[at]
+                before.get(at, 0) < self.guarantee(at) >= after[at]
                 for at in self.path(self.asker.queue)
                 if at not in self.path(entry.workload.queue)
             )
@@ -197,7 +197,7 @@ def lived(seed: int) -> tuple[int, int]:
             exact += mine[0].exact
             reserves = [s.decision for s in case.seen[before:] if isinstance(s.decision, Reserve)]
             assert asker.uid in [reserve.workload for reserve in reserves]
-            assert case.world.entries[asker.uid].held
+            assert case.starts(asker.uid)
         waiting = sorted(uid for uid, entry in case.world.entries.items() if not entry.held)
         if len(waiting) > 6:
             case.end(*waiting[:3], outcome=Outcome.CANCELLED)
