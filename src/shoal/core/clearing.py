@@ -5,14 +5,15 @@ any one of them it is not. For a single pod the cheapest victims are looked for 
 (branch and bound), for gangs by taking the cheapest until it fits and sparing whom it can.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from shoal.core.board import Board
 from shoal.core.budget import Budget
 from shoal.core.eligibility import fits_on
 from shoal.core.entry import Entry
+from shoal.core.one_node import OneNode, each_once
 from shoal.core.placement import NoPlace
 from shoal.core.precedence import priority_of
 from shoal.core.quota import Broken, place_and_charge, without
@@ -25,11 +26,8 @@ from shoal.core.world import World
 from shoal.model.fractions import UNIT
 from shoal.model.workload import Placement
 
-STEPS_ON_NODE = 400
-"""Sets of victims looked at on one node; beyond, the best of them is taken."""
-
-WAYS_TRIED = 8
-"""Nodes tried in full, the cheapest first."""
+TIMES_LOOKED_AT = 3
+"""Times at which somebody's protection ends that may be worth waiting for."""
 
 TRIES = 200
 """Plans for one gang that are tried in full."""
@@ -62,11 +60,12 @@ class NoRoom:
 
 @dataclass(frozen=True, slots=True)
 class _Candidates:
-    """Who may go, the cheapest first; whether others may come to; when they may by time alone."""
+    """Who may go, the cheapest first, and whether others may come to."""
 
     victims: list[Victim]
     hungry: bool
-    later_us: list[int]
+    later: dict[int, Cost]
+    """When somebody's protection ends, and the least that evicting such a one costs then."""
 
 
 class Clearing:
@@ -96,7 +95,7 @@ class Clearing:
         ]
         best: Room | None = None
         hungry, times_us = False, list[int]()
-        patient: list[tuple[int, tuple[Shape, ...], str]] = []
+        patient: list[tuple[int, str, tuple[Shape, ...], Cost]] = []
         for accelerator in wanted:
             others = [name for name in wanted if name != accelerator]
             shapes = tuple(without(world, shape, others) for shape in group.shapes)
@@ -105,8 +104,8 @@ class Clearing:
                 continue
             found = self._candidates(entry, accelerator, self._now_us)
             hungry |= found.hungry
-            times_us += found.later_us
-            patient += [(at_us, whole, accelerator) for at_us in found.later_us]
+            times_us += found.later
+            patient += [(at_us, accelerator, whole, cost) for at_us, cost in found.later.items()]
             room = self._search(entry, whole, found.victims) if found.victims else None
             if room is not None and (best is None or room.cost < best.cost):
                 best = room
@@ -115,21 +114,21 @@ class Clearing:
         return best or NoRoom(hungry, min(times_us, default=None))
 
     def _is_cheaper_later(
-        self, asker: Entry, room: Room, times: list[tuple[int, tuple[Shape, ...], str]]
+        self, asker: Entry, room: Room, times: list[tuple[int, str, tuple[Shape, ...], Cost]]
     ) -> bool:
         """Return whether waiting for somebody's protection to end would lose less work.
 
         Whoever wants a guarantee back waits for that, as long as it has it within its
-        `reclaimWithin` all the same.
+        `reclaimWithin` all the same. Only the next of such times are looked at.
         """
         reclaims = any(v.entry.workload.queue != asker.workload.queue for v in room.victims)
         queue = self._world.tenants.tree.get(asker.workload.queue)
         if not reclaims or queue is None:
             return False
         latest_us = asker.waits_since_us + queue.reclaim_within_us
-        for at_us, shapes, accelerator in sorted(times, key=lambda time: (time[0], time[2])):
-            if at_us > latest_us:
-                return False
+        worth = [time for time in times if time[0] <= latest_us and time[3] < room.cost]
+        worth.sort(key=lambda time: time[:2])
+        for at_us, accelerator, shapes, _ in worth[:TIMES_LOOKED_AT]:
             found = self._candidates(asker, accelerator, at_us)
             later = self._search(asker, shapes, found.victims) if found.victims else None
             if later is not None and later.cost < room.cost:
@@ -145,11 +144,11 @@ class Clearing:
 
     # Who may go -------------------------------------------------------------------------------
 
-    def _candidates(self, asker: Entry, accelerator: str, at_us: int) -> "_Candidates":
+    def _candidates(self, asker: Entry, accelerator: str, at_us: int) -> _Candidates:
         """Return who may go at a time, if nothing else changes."""
         world, workload = self._world, asker.workload
         found: list[Victim] = []
-        later_us: set[int] = set()
+        later: dict[int, Cost] = {}
 
         def consider(entry: Entry, lender: str | None) -> None:
             from_us = protection(world, entry, lender, at_us).from_us
@@ -159,10 +158,9 @@ class Clearing:
             if from_us <= at_us:
                 found.extend(victims)
             elif victims:
-                later_us.add(from_us)
+                then = min(victim.cost for victim in victims_of(world, entry, from_us))
+                later[from_us] = min(then, later.get(from_us, then))
 
-        tree = world.tenants.tree
-        priority = priority_of(tree, workload)
         may_preempt = not asker.was_evicted
         tree = world.tenants.tree
         priority = priority_of(tree, workload)
@@ -177,7 +175,7 @@ class Clearing:
                     consider(entry, workload.queue)
         found.sort(key=lambda victim: victim.key)
         ranks = may_preempt and priority > self._least_priority(workload.queue)
-        return _Candidates(found, right or ranks, sorted(later_us))
+        return _Candidates(found, right or ranks, later)
 
     def _holding(self, queue: str) -> list[Entry]:
         entries = (self._world.entries[uid] for uid in self._world.holders.get(queue, ()))
@@ -221,20 +219,26 @@ class Clearing:
         def permitted(victims: Sequence[Victim]) -> bool:
             return self._permitted(asker, victims)
 
-        ways = [
-            _Node(
-                self._world, shape, row, self._together(asker, on_row), on_row, permitted
-            ).cheapest()
-            for row, on_row in by_row.items()
-        ]
-        found = [way for way in ways if way is not None]
-        found.sort(key=lambda way: (total(way[0]), [victim.key for victim in way[0]]))
-        exact = all(complete for _, complete in found)
-        for number, (victims, _) in enumerate(found[:WAYS_TRIED]):
-            placements = self._attempt(asker, (shape,), victims)
-            if placements is not None:
-                return Room(placements, victims, exact and number == 0)
-        return None
+        best: Room | None = None
+        exact = True
+        rows = sorted(by_row, key=lambda row: (by_row[row][0].key, fleet.names[row]))
+        for row in rows:
+            if best is not None and by_row[row][0].cost >= best.cost:
+                break
+            if fits_on(fleet, shape, row):
+                exact = False  # what stands in the way is not the room on this node
+                continue
+            together = self._together(asker, by_row[row])
+            most = None if best is None else best.cost
+            node = OneNode(self._world, shape, row, by_row[row], permitted)
+            victims = node.cheapest(together, most)
+            exact = exact and node.complete
+            placements = None if victims is None else self._attempt(asker, (shape,), victims)
+            if victims is not None and placements is not None:
+                best = Room(placements, victims, exact)
+            elif victims is not None:
+                exact = False
+        return best if best is None or best.exact == exact else replace(best, exact=exact)
 
     def _anywhere(
         self, asker: Entry, shapes: tuple[Shape, ...], candidates: list[Victim]
@@ -245,7 +249,7 @@ class Clearing:
         def fits(victims: Sequence[Victim]) -> tuple[Placement, ...] | None:
             nonlocal tries
             tries -= 1
-            return self._attempt(asker, shapes, _each_once(victims))
+            return self._attempt(asker, shapes, each_once(victims))
 
         candidates = self._together(asker, candidates)
         placements = fits(candidates)
@@ -259,7 +263,7 @@ class Clearing:
                 low = middle + 1
             else:
                 high, placements = middle, found
-        chosen = list(_each_once(candidates[:high]))
+        chosen = list(each_once(candidates[:high]))
         for victim in reversed(tuple(chosen)):
             rest = [each for each in chosen if each is not victim]
             found = fits(rest) if rest and tries > 0 else None
@@ -380,85 +384,6 @@ class Clearing:
                 if lost_us > hours * HOUR_US:
                     return False
         return True
-
-
-class _Node:
-    """The search for the cheapest victims on one node after whose going a pod would fit there."""
-
-    def __init__(
-        self,
-        world: World,
-        shape: Shape,
-        row: int,
-        together: list[Victim],
-        victims: list[Victim],
-        permitted: Callable[[Sequence[Victim]], bool],
-    ) -> None:
-        """`victims` are there, `together` some that may go at once; `permitted` says who may."""
-        self._fleet = world.fleet
-        self._together = together
-        self._permitted = permitted
-        self._shape = shape
-        self._row = row
-        self._victims = victims
-        self._best: tuple[Cost, tuple[Victim, ...]] | None = None
-        self._steps = STEPS_ON_NODE
-
-    def cheapest(self) -> tuple[tuple[Victim, ...], bool] | None:
-        """Return the victims, and whether they are sure to be the cheapest; None if none do."""
-        chosen = _each_once(self._together)
-        if not self._fits_without(chosen):
-            return None
-        for victim in reversed(chosen):
-            rest = tuple(each for each in chosen if each is not victim)
-            if self._fits_without(rest):
-                chosen = rest
-        self._best = total(chosen), chosen
-        self._go_on(0, (), total(()))
-        return self._best[1], self._steps > 0
-
-    def _fits(self) -> bool:
-        return fits_on(self._fleet, self._shape, self._row)
-
-    def _fits_without(self, victims: Sequence[Victim]) -> bool:
-        checkpoint = self._fleet.journal.checkpoint()
-        for victim in victims:
-            self._remove(victim)
-        fits = self._fits()
-        self._fleet.rollback(checkpoint)
-        return fits
-
-    def _remove(self, victim: Victim) -> None:
-        for pod in victim.pods:
-            held = victim.entry.held[pod]
-            self._fleet.give_back(victim.entry.request_of(pod), held)
-
-    def _go_on(self, index: int, chosen: tuple[Victim, ...], cost: Cost) -> None:
-        """Look at sets that have `chosen` and any of the victims from `index` on."""
-        self._steps -= 1
-        if self._fits():
-            if self._best is None or cost < self._best[0]:
-                self._best = cost, chosen
-            return
-        if index == len(self._victims) or self._steps <= 0:
-            return
-        victim = self._victims[index]
-        with_it = cost.plus(victim.cost)
-        if self._best is not None and with_it >= self._best[0]:
-            return
-        new = all(each.uid != victim.uid or (each.spared and victim.spared) for each in chosen)
-        if new and self._permitted((*chosen, victim)):
-            checkpoint = self._fleet.journal.checkpoint()
-            self._remove(victim)
-            self._go_on(index + 1, (*chosen, victim), with_it)
-            self._fleet.rollback(checkpoint)
-        self._go_on(index + 1, chosen, cost)
-
-
-def _each_once(victims: Sequence[Victim]) -> tuple[Victim, ...]:
-    """Leave out pods of workloads that go whole."""
-    whole = {victim.uid for victim in victims if not victim.spared}
-    return tuple(v for v in victims if not v.spared or v.uid not in whole)
 
 
 def _accelerators(world: World, placements: Sequence[Placement]) -> tuple[str, ...]:
