@@ -130,6 +130,20 @@ def test_the_minimum_run_protects_from_a_higher_priority_and_less_where_devices_
             assert bool(evictions(asks(world, urgent))) is goes, (asker, age_min)
 
 
+def test_what_work_may_lose_in_a_day_bounds_preemption_and_not_reclaim() -> None:
+    none = replace(BOUNDS, device_hours_lost_per_day=0)
+    tree = QueueTree(tuple(replace(queue, eviction=none) for queue in TREE.queues))
+    for asker, goes in (("b/urgent", []), ("a/p", ["b/x"])):
+        world = world_of(node("n1", 8), node("n2", 8))
+        world.apply(ev.QueuesSet(0, tree))
+        for name, saved_min in (("y", 20), ("x", 10)):
+            saved_us = NOON_US - saved_min * MINUTE_US
+            kind = WorkloadType.TRAINING
+            runs(world, work(f"b/{name}", kind, 8), NOON_US - 2 * HOUR_US, saved_us)
+        urgent = work(asker, WorkloadType.TRAINING, 8, priority="urgent")
+        assert [uid for uid, _, _ in evictions(asks(world, urgent))] == goes
+
+
 def test_what_was_evicted_causes_no_preemption_when_it_comes_back() -> None:
     world = world_of(node("n1", 8), node("n2", 8))
     world.apply(ev.QueuesSet(0, TREE))

@@ -7,7 +7,6 @@ any one of them it is not. For a single pod the cheapest victims are looked for 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 
 from shoal.core.board import Board
 from shoal.core.budget import Budget
@@ -20,10 +19,9 @@ from shoal.core.quota import Broken, place_and_charge, without
 from shoal.core.rights import borrowing_queues, borrows, has_right, within
 from shoal.core.ruled_out import wants
 from shoal.core.shape import Shape
-from shoal.core.victims import HOUR_US, Cost, Victim, protection, total, victims_of
+from shoal.core.victims import HOUR_US, Cost, Victim, lost_device_us, protection, total, victims_of
 from shoal.core.waiting import Group
 from shoal.core.world import World
-from shoal.model.fractions import UNIT
 from shoal.model.workload import Placement
 
 TIMES_LOOKED_AT = 3
@@ -340,7 +338,7 @@ class Clearing:
         """Return where a workload would start if these were gone, None if it would not."""
         world = self._world
         fleet, tenants = world.fleet, world.tenants
-        if not self._within_bounds(victims) or not self._permitted(asker, victims):
+        if not self._within_bounds(asker, victims) or not self._permitted(asker, victims):
             return None
         checkpoint, charged = fleet.journal.checkpoint(), tenants.speculated
         try:
@@ -363,8 +361,11 @@ class Clearing:
             tenants.undo(charged)
             fleet.rollback(checkpoint)
 
-    def _within_bounds(self, victims: Sequence[Victim]) -> bool:
-        """Return whether disruption budgets, and what a queue may lose in a day, allow so many."""
+    def _within_bounds(self, asker: Entry, victims: Sequence[Victim]) -> bool:
+        """Return whether disruption budgets allow so many, and what the asker's queue may lose.
+
+        What work in a queue may lose in a day bounds preemption; it does not bound reclaim.
+        """
         evictions, tenants = self._world.evictions, self._world.tenants
         disrupted = dict(self._disrupted)
         for victim in victims:
@@ -372,18 +373,14 @@ class Clearing:
                 disrupted[name] = disrupted.get(name, 0) + len(victim.pods)
         if any(count > evictions.budgets[name][0] for name, count in disrupted.items()):
             return False
-        by_queue = groupby(
-            sorted(victims, key=lambda v: v.entry.workload.queue),
-            key=lambda v: v.entry.workload.queue,
-        )
-        for name, group in by_queue:
-            queue = tenants.tree.get(name)
-            hours = tenants.inherited(queue, "device_hours_lost_per_day") if queue else None
-            if hours is not None:
-                lost_us = total(group).lost // UNIT + evictions.lost_today(name, self._now_us)
-                if lost_us > hours * HOUR_US:
-                    return False
-        return True
+        name = asker.workload.queue
+        queue = tenants.tree.get(name)
+        hours = tenants.inherited(queue, "device_hours_lost_per_day") if queue else None
+        own = [victim for victim in victims if victim.entry.workload.queue == name]
+        if hours is None or not own:
+            return True
+        lost_us = lost_device_us(total(own)) + evictions.lost_today(name, self._now_us)
+        return lost_us <= hours * HOUR_US
 
 
 def _accelerators(world: World, placements: Sequence[Placement]) -> tuple[str, ...]:
