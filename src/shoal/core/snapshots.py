@@ -152,7 +152,6 @@ def _restore_workload(world: "World", event: ev.WorkloadRestored) -> None:
         world.hold(entry, placement, charged)
     times_us = event.since_us or (event.at_us,) * len(event.started)
     entry.started.update(zip(event.started, times_us, strict=True))
-    world.limits.runs(entry)
     entry.checkpoint_us = event.checkpoint_us
     entry.was_evicted = event.was_evicted
     entry.evictions_us = event.evictions_us
@@ -160,6 +159,7 @@ def _restore_workload(world: "World", event: ev.WorkloadRestored) -> None:
         entry.evicting[pod] = pod in event.resting
         if entry.evicting[pod]:
             world.charge(entry, pod, entry.charges[pod], -1)
+    world.limits.runs(entry)
     if event.failed_on is not None:
         entry.failed_on = event.failed_on
         world.failed[event.workload.uid] = None

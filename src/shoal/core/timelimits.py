@@ -1,8 +1,8 @@
 """How long work may run and wait, by its queue and type, and what is ended when that has passed.
 
 Of the limits on the path from a queue to the root the shortest counts. Work that has run for its
-maximum is ended and does not come back; its time runs from its first pod that runs. Work that has
-waited for its maximum, since it came or was last taken from what it held, is refused.
+maximum, since the first of its pods that run began to, is ended and does not come back. Work that
+has waited for its maximum, since it came or was last taken from what it held, is refused.
 """
 
 from collections.abc import Iterator
@@ -66,12 +66,14 @@ class TimeLimits:
     # Keeping up -------------------------------------------------------------------------------
 
     def runs(self, entry: "Entry") -> None:
-        """Note that pods of a workload run."""
+        """Note which pods of a workload run; nobody ends it whose pods are all being evicted."""
         uid = entry.workload.uid
         most_us = self.maximum_run_us(entry.workload.queue, entry.workload.type)
-        if most_us is not None and entry.started and uid not in self.ending:
-            end_us = min(entry.started.values()) + most_us
-            self.running.set(uid, max(end_us, self.again_us.get(uid, end_us)))
+        if most_us is None or not entry.started or entry.held.keys() <= entry.evicting.keys():
+            self.running.drop(uid)
+            return
+        end_us = min(entry.started.values()) + most_us
+        self.running.set(uid, max(end_us, self.again_us.get(uid, end_us)))
 
     def waits(self, entry: "Entry") -> None:
         """Note that a workload waits."""
@@ -85,7 +87,6 @@ class TimeLimits:
 
     def ends(self, uid: str) -> None:
         """Note that a workload is being ended for good."""
-        self.running.drop(uid)
         self.again_us.pop(uid, None)
         self.ending[uid] = None
 
@@ -95,7 +96,7 @@ class TimeLimits:
         if uid in self.ending:
             del self.ending[uid]
             self.again_us[uid] = at_us + AGAIN_US
-            self.runs(entry)
+        self.runs(entry)
 
     def holds_nothing(self, uid: str) -> None:
         """Note that a workload holds nothing any more."""

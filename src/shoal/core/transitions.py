@@ -110,6 +110,7 @@ def _evict(world: "World", decision: Evict, at_us: int) -> None:
         world.limits.ends(decision.workload)
     elif any(not entry.spared(pod) for pod in decision.pods):
         world.evictions.happened(at_us)
+    world.limits.runs(entry)
     if decision.reason is Reason.PREEMPTION:
         entry.evictions_us = (
             *(each for each in entry.evictions_us if each > at_us - DAY_US),

@@ -259,8 +259,8 @@ class World:
         entry.started.pop(event.pod, None)
         self.give_back(entry, [placement])
         if not gone:
-            return
-        if evicted and entry.workload.recreated and event.uid not in self.limits.ending:
+            self.limits.runs(entry)
+        elif evicted and entry.workload.recreated and event.uid not in self.limits.ending:
             self.wait_anew(entry, event.at_us)
         else:
             self.remove(entry)

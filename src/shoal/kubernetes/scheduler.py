@@ -199,8 +199,9 @@ class Scheduler:
         for priced in self.pricing.changes(at_us):
             self._count(priced, None)
             self.loop.feed(priced)
-        for began in periods_due(self.world, at_us):
-            self.loop.feed(began)
+        for begun in periods_due(self.world, at_us):
+            self._count(begun, None)
+            self.loop.feed(begun)
             self._undecided = True
         if not self.is_ready:
             self.is_ready = True

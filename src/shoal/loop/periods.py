@@ -45,14 +45,25 @@ def periods_due(world: World, now_us: int) -> Iterator[PeriodBegan]:
             yield PeriodBegan(now_us, queue, begin_us, end_us)
 
 
-def look_again_us(world: World, since_us: int) -> int | None:
-    """Return when time alone may change something, later than `since_us`, None if it does not."""
+def look_again_us(world: World) -> int | None:
+    """Return when time alone may change what is decided, None if it does not.
+
+    Everything that was due when the latest event happened has been decided upon.
+    """
+    since_us = world.tenants.now_us
     found = (
         world.waiting.next_us(),
-        world.limits.after(since_us),
+        None if world.evictions.frozen else world.limits.running.after(since_us),
+        world.limits.waiting.after(since_us),
         world.spending.after(since_us),
     )
-    return min((at_us for at_us in found if at_us is not None and at_us > since_us), default=None)
+    return min((at_us for at_us in found if at_us is not None), default=None)
+
+
+def is_time(world: World, now_us: int) -> bool:
+    """Return whether time alone has changed something since the latest event."""
+    at_us = look_again_us(world)
+    return at_us is not None and at_us <= now_us
 
 
 def _first_day(period: Period, day: date) -> date:

@@ -21,6 +21,7 @@ from shoal.loop.inbox import (
     Submit,
 )
 from shoal.loop.metrics import LoopMetrics
+from shoal.loop.periods import is_time
 from shoal.loop.recording import FolderRecorder
 from shoal.loop.story import Acting, Stopping
 from shoal.model.workload import Outcome
@@ -72,7 +73,7 @@ class Writer:
         began_s = monotonic()
         oldest_us = now_us
         decisions: list[Decision] = []
-        fed = 0
+        fed, is_due = 0, is_time(self.world, now_us)
         for event in events:
             oldest_us = min(oldest_us, event.at_us)
             self._feed(event)
@@ -83,7 +84,7 @@ class Writer:
         tickets = self._inbox.take(ASKS)
         try:
             answers = [(ticket, self._answer(ticket.ask, now_us)) for ticket in tickets]
-            if tickets or fed % BATCH or self.world.waiting.due(now_us):
+            if tickets or fed % BATCH or is_due:
                 decisions += self._decide(now_us)
             self._recorder.sync()
             self._loop.carry_out(now_us)

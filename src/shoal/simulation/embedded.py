@@ -13,6 +13,7 @@ from shoal.bounds.prices import prices
 from shoal.core import events as ev
 from shoal.core.decisions import Decision, Evict, Start
 from shoal.core.world import Entry, State, World
+from shoal.loop.periods import look_again_us
 from shoal.loop.story import Eviction, Story
 from shoal.model.node import Node
 from shoal.model.workload import Outcome, Workload
@@ -186,7 +187,7 @@ class Embedded:
     def next_due_us(self) -> int | None:
         """Return when the next thing happens, or may be decided by time alone; None: never."""
         times = [self._due[0][0]] if self._due else []
-        decides_us = self._world.waiting.next_us() if self._story.acts else None
+        decides_us = look_again_us(self._world) if self._story.acts else None
         return min([*times, decides_us] if decides_us is not None else times, default=None)
 
     def due(self, now_us: int) -> Iterator[ev.Event]:

@@ -12,6 +12,7 @@ from shoal.core.events import Event, NodeSeen, PodEnded, PodStarted, PricesSet
 from shoal.core.policies import Policy
 from shoal.core.world import World
 from shoal.loop.engine import Loop, NoRecorder
+from shoal.loop.periods import look_again_us, periods_due
 from shoal.model.node import Node
 
 
@@ -74,6 +75,8 @@ class VirtualTime:
         if self._learns and self.world.demand.pricing_due:
             nodes = [node for node in self.world.fleet.nodes if node is not None]
             self.feed(PricesSet(self.now_us, prices(nodes, self.world.demand.classes())))
+        for event in periods_due(self.world, self.now_us):
+            self.feed(event)
         return self._loop.turn(self.now_us).decisions
 
     def run_until(self, end_us: int) -> tuple[Decision, ...]:
@@ -95,5 +98,5 @@ class VirtualTime:
 
     def _next_us(self) -> int | None:
         times = [self._due[0][0]] if self._due else []
-        decides_us = self.world.waiting.next_us()
+        decides_us = look_again_us(self.world)
         return min([*times, decides_us] if decides_us is not None else times, default=None)
