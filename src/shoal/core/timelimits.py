@@ -76,7 +76,9 @@ class TimeLimits:
         self.running.set(uid, max(end_us, self.again_us.get(uid, end_us)))
 
     def waits(self, entry: "Entry") -> None:
-        """Note that a workload waits."""
+        """Note that a workload waits; nobody refuses it for whom others are being evicted."""
+        if entry.reserved is not None and entry.reserved.evicted:
+            return
         most_us = self.maximum_wait_us(entry.workload.queue, entry.workload.type)
         if most_us is not None:
             self.waiting.set(entry.workload.uid, entry.waits_since_us + most_us)

@@ -121,8 +121,9 @@ def _evict(world: "World", decision: Evict, at_us: int) -> None:
 
 def _refuse(world: "World", decision: Refuse) -> None:
     entry = _entry_for(world, decision, decision.workload)
-    if entry.group is None:
+    if entry.state is not State.WAITING:
         raise InvalidTransitionError(f"{decision.key}: the workload does not wait")
+    world.unreserve(entry)
     world.wait_no_more(entry)
     world.remove(entry)
 

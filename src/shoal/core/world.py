@@ -140,7 +140,7 @@ class World:
         self.spending.set_tree(queues)
         for entry in self.entries.values():
             self.limits.runs(entry)
-            if entry.group is not None:
+            if not entry.held:
                 self.limits.waits(entry)
             for pod, placement in entry.held.items():
                 charges = charges_of(self.fleet, entry.request_of(pod), placement)
@@ -364,6 +364,7 @@ class World:
         self.reserving[entry.workload.uid] = None
         self.charge_reserved(entry, reservation, 1)
         self.spending.kept_for(entry)
+        self.limits.waits(entry)
 
     def charge_reserved(self, entry: Entry, reservation: Reservation, sign: int) -> None:
         """Charge a workload for the places kept for it (`sign` 1), or take that off (-1)."""
@@ -386,6 +387,7 @@ class World:
         rows = {give_back(entry.request_of(p.pod), p): None for p in placements}
         self.charge_reserved(entry, reservation, -1)
         self.spending.kept_no_more(entry.workload.uid)
+        self.limits.waits_no_more(entry.workload.uid)
         for row in rows:
             self.waiting.room_on(self.fleet, row)
         self.quota_on(entry)
