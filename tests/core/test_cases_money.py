@@ -1,54 +1,21 @@
 """The cases of budgets, by their ids."""
 
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
 from shoal.core import events as ev
-from shoal.core.cycle import Cycle
 from shoal.core.decisions import Warn
-from shoal.loop.periods import period_at, periods_due
+from shoal.loop.periods import period_at
 from shoal.model.queue import Budget, Period, WhenSpent
 from shoal.model.verdict import OverBudget, Reason, Stage, Wake
 from shoal.model.workload import Workload, WorkloadType
 from shoal.texts.verdicts import local_time, verdict_text
 from tests.core.build import node
-from tests.core.cases import MINUTE_US, Case, Seen, queue, tree, work
+from tests.core.cases import MINUTE_US, queue, tree, work
+from tests.core.dated import HOUR_US, Dated, us
 
-HOUR_US = 60 * MINUTE_US
 BERLIN = "Europe/Berlin"
-
-
-def us(written: str) -> int:
-    """A time with its offset, in microseconds since the epoch."""
-    return int(datetime.fromisoformat(written).timestamp()) * 1_000_000
-
-
-@dataclass
-class Dated(Case):
-    """A case at dates of the calendar, whose budgets have their periods."""
-
-    def at(self, written: str) -> None:
-        """Let time pass to a date."""
-        self.to(us(written) // MINUTE_US)
-
-    def turn(self) -> Cycle:
-        """Let the periods begin that are due, and decide."""
-        for begun in periods_due(self.world, self.now_us):
-            self.feed(begun)
-        return super().turn()
-
-    def hours(self, name: str) -> tuple[float, float]:
-        """Device hours that are used and reserved of a queue's budget now."""
-        account = self.world.spending.accounts[name]
-        over = account.over(account.used_at(self.now_us), account.reserved_at(self.now_us), 0)
-        return over.used / HOUR_US, over.reserved / HOUR_US
-
-    @property
-    def warned(self) -> list[Seen]:
-        """The warnings that were given."""
-        return [seen for seen in self.seen if isinstance(seen.decision, Warn)]
 
 
 def _month(begin: str, run_us: int) -> Dated:

@@ -15,9 +15,9 @@ def _case(*queues: Queue) -> Case:
     return Case([node("n", 8)], tree(*(queues or (queue("a", 8),))))
 
 
-def _ran(case: Case, uid: str, declared: int, actual: int, **more: object) -> None:
+def _ran(case: Case, uid: str, declared: int, actual: int, user: str = "") -> None:
     """A workload that declared so many minutes runs for so many."""
-    case.submit(batch(uid, run_us=declared * MINUTE_US, **more))
+    case.submit(batch(uid, run_us=declared * MINUTE_US, user=user))
     case.to(case.now_us // MINUTE_US + actual)
     case.end(uid)
 

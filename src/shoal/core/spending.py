@@ -14,9 +14,10 @@ fit whole, so that it waits for the next period, which is less long than it runs
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from shoal.core.charges import Charge
+from shoal.core.charges import Charge, charges_of
 from shoal.core.deadlines import Deadlines
 from shoal.core.decisions import Warn
+from shoal.core.fleet import Fleet
 from shoal.core.spending_account import Account, Kept, Run, Unaffordable
 from shoal.core.tenants import Tenants
 from shoal.model.queue import Budget, QueueTree, WhenSpent
@@ -33,7 +34,8 @@ Declaration = tuple[str, int | None]
 class Spending:
     """The accounts of all queues that have a budget."""
 
-    def __init__(self, tenants: Tenants, declared: "Declared") -> None:
+    def __init__(self, fleet: Fleet, tenants: Tenants, declared: "Declared") -> None:
+        self._fleet = fleet
         self._tenants = tenants
         self.accounts: dict[str, Account] = {}
         self._declared = declared
@@ -199,8 +201,13 @@ class Spending:
         for uid, entry in self._placed.items():
             binding = self._binding.get(entry.workload.queue, ())
             if uid != but and account in binding and entry.reserved is not None:
-                charges = (charge for each in entry.reserved.charges for charge in each)
-                rate = account.rate_of((charge.accelerator, charge.units) for charge in charges)
+                rate = account.rate_of(
+                    (charge.accelerator, charge.units)
+                    for placement in entry.reserved.placements
+                    for charge in charges_of(
+                        self._fleet, entry.request_of(placement.pod), placement
+                    )
+                )
                 expected_us = self._declared.expected_us(entry.workload)
                 kept += account.part(rate, expected_us, self._deciding_us)
         return kept

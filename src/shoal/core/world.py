@@ -50,7 +50,7 @@ class World:
         self.evictions = Evictions()
         self.limits = TimeLimits()
         self.declared = declared.Declared(self.limits)
-        self.spending = Spending(self.tenants, self.declared)
+        self.spending = Spending(self.fleet, self.tenants, self.declared)
         self.failed: dict[str, None] = {}
         """Workloads whose start has to be retracted."""
         self.holders: dict[str, dict[str, None]] = {}
