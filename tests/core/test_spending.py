@@ -79,7 +79,8 @@ class Books:
         budget = self.case.world.spending.accounts[name].budget
         used = reserved = 0
         for ran in self.runs.values():
-            if name not in self.case.world.tenants.path(ran.queue):
+            path = self.case.world.tenants.path(ran.queue)
+            if name not in path or ran.began_us > now_us:
                 continue
             prices = dict(PRICES) if budget.money_micro is not None else None
             rate = sum(
