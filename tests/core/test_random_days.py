@@ -232,6 +232,11 @@ class Day:
                 weight=self.chance.randrange(1, 4),
                 borrow=quota(3, 0.2),
                 lend=quota(3, 0.2),
+                placeable=tuple(
+                    (name, self.chance.randrange(1, 4))
+                    for name in names
+                    if name != UNITS and self.chance.random() < 0.3
+                ),
                 types=self.chance.choice([tuple(WorkloadType)] * 9 + [(WorkloadType.BATCH,)]),
                 shrink_after_us=self.chance.choice([0, 5, 30]),
                 closing=self.chance.random() < 0.05,

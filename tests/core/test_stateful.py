@@ -129,6 +129,11 @@ def trees(draw: st.DrawFn) -> QueueTree:
                 weight=draw(st.integers(1, 3)),
                 borrow=draw(st.one_of(st.just(()), quota(2))),
                 lend=draw(st.one_of(st.just(()), quota(2))),
+                placeable=tuple(
+                    (word, each)
+                    for word, each in draw(st.one_of(st.just(()), quota(3)))
+                    if word != UNITS
+                ),
                 shrink_after_us=draw(st.integers(0, 9)),
                 closing=draw(st.integers(0, 9)) == 0,
             )

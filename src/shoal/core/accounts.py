@@ -6,8 +6,9 @@ exchange rates. Sums are exact: they are made in thousandths of a unit and round
 is a thousandth of a unit over its bound is over it.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -57,7 +58,7 @@ class Accounts:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._undo: list[tuple[str, tuple[Charge, ...], int, bool, str]] = []
+        self._undo: list[Callable[[], None]] = []
         self._speculating = False
         self.now_us = 0
         self.past: Past | None = None
@@ -135,8 +136,7 @@ class Accounts:
     def undo(self, back_to: int = 0) -> None:
         """Undo what was charged in speculation, down to the first `back_to` charges."""
         while len(self._undo) > back_to:
-            queue, charges, sign, fixed, user = self._undo.pop()
-            self._book(queue, charges, -sign, fixed=fixed, user=user)
+            self._undo.pop()()
 
     @property
     def speculated(self) -> int:
@@ -156,9 +156,10 @@ class Accounts:
 
         `fixed`: what is charged cannot be returned. `user`: whose work it is.
         """
+        book = partial(self._book, queue, charges, fixed=fixed, user=user)
         if self._speculating:
-            self._undo.append((queue, charges, sign, fixed, user))
-        self._book(queue, charges, sign, fixed=fixed, user=user)
+            self._undo.append(partial(book, -sign))
+        book(sign)
 
     def _book(
         self, queue: str, charges: tuple[Charge, ...], sign: int, *, fixed: bool, user: str

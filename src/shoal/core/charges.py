@@ -11,11 +11,12 @@ from shoal.model.workload import Placement
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What a pod is charged for its part of one device."""
+    """What a pod is charged for its part of one device, on the node where it is."""
 
     accelerator: str
     device: str
     units: int
+    node: str = ""
 
 
 def charges_of(fleet: Fleet, request: Request, placement: Placement) -> tuple[Charge, ...]:
@@ -34,7 +35,7 @@ def charges_of(fleet: Fleet, request: Request, placement: Placement) -> tuple[Ch
             if request.devices.whole or leaf.tenants == 1:
                 compute, memory = leaf.compute_milli, leaf.memory_mib
             units = _units(compute, memory, memory_mib)
-            charges.append(Charge(device.accelerator, device.name, units))
+            charges.append(Charge(device.accelerator, device.name, units, node.name))
     return tuple(charges)
 
 

@@ -125,6 +125,7 @@ class _Run:
                 row = world.fleet.give_back(entry.request_of(pod), placement)
                 self._fresh[row] = None
                 world.charge(entry, pod, entry.charges[pod], -1)
+                world.pin(entry, entry.charges[pod], -1)
             self.decisions.append(Retract(f"retract/{uid}/{entry.attempt}", uid, entry.failed_on))
             self.complete = False
 
@@ -152,12 +153,24 @@ class _Run:
                     self._give_up(entry, Reason.BUDGET)
                     continue
                 world.spending.promise(entry.workload, units)
-                self.decisions.append(Start(f"start/{uid}/{entry.attempt + 1}", uid, placements))
+                self._start(entry, placements, entry.borrowed)
             elif in_vain(world, reservation):
                 self._give_up(entry, Reason.NOT_FREED)
 
+    def _start(
+        self, entry: Entry, placements: tuple[Placement, ...], borrowed: int | None = None
+    ) -> None:
+        """Decide a start, which is charged already."""
+        uid = entry.workload.uid
+        if borrowed is None:
+            borrowed = self._world.borrowed(entry, placements)
+        key = f"start/{uid}/{entry.attempt + 1}"
+        self.decisions.append(Start(key, uid, placements, borrowed=borrowed))
+
     def _give_up(self, entry: Entry, reason: Reason) -> None:
         uid = entry.workload.uid
+        for charges in entry.reserved.charges if entry.reserved is not None else ():
+            self._world.pin(entry, charges, -1)
         key = f"give-up/{uid}/{entry.attempt}/{self._now_us}"
         self.decisions.append(GiveUp(key, uid, reason))
         self._given_up[uid] = None
@@ -178,7 +191,7 @@ class _Run:
                 self._give_up(entry, Reason.BUDGET)
             return
         world.spending.promise(entry.workload, units_of(world, entry, found))
-        self.decisions.append(Start(f"start/{uid}/{entry.attempt + 1}", uid, found))
+        self._start(entry, found)
         self._given_up[uid] = None
 
     def start_what_fits(self) -> None:
@@ -243,7 +256,7 @@ class _Run:
             self._let_wait(group, index, found, room)
             return False
         self._world.spending.promise(entry.workload, units_of(self._world, entry, found))
-        self.decisions.append(Start(f"start/{uid}/{entry.attempt + 1}", uid, found))
+        self._start(entry, found)
         self._settled.add(uid)
         return True
 
@@ -326,7 +339,11 @@ class _Run:
         world.spending.promise(entry.workload, units_of(world, entry, room.placements))
         key = f"reserve/{uid}/{entry.attempt + 1}/{self._now_us}"
         evicted = tuple(dict.fromkeys(victim.uid for victim in room.victims))
-        self.decisions.append(Reserve(key, uid, room.placements, None, evicted, reason))
+        borrowed = world.borrowed(entry, room.placements)
+        for placement in room.placements:
+            charges = charges_of(world.fleet, entry.request_of(placement.pod), placement)
+            world.tenants.pin(entry.workload.queue, charges, borrowed, 1)
+        self.decisions.append(Reserve(key, uid, room.placements, None, evicted, reason, borrowed))
         self._settled.add(uid)
         return room
 

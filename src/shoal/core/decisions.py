@@ -11,12 +11,17 @@ from shoal.model.workload import Placement
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Start a whole workload: every pod of it, each on its node and leaves."""
+    """Start a whole workload: every pod of it, each on its node and leaves.
+
+    `borrowed` is for how many queues, from its own up, it begins on devices that they borrow; less
+    than none for work that cannot be returned.
+    """
 
     key: str
     workload: str
     placements: tuple[Placement, ...]
     reason: Reason = Reason.PLACED
+    borrowed: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +54,8 @@ class Reserve:
 
     `at_us` is when they are free, as far as declared ends tell; work that ends before may use them
     meanwhile. None: nobody else may, because they are being freed for it (`evicted` names whom it
-    takes them from), or because nobody knows when. Only who takes them from others is charged.
+    takes them from), or because nobody knows when. Only who takes them from others is charged,
+    and for him `borrowed` is as in `Start`.
     """
 
     key: str
@@ -58,6 +64,7 @@ class Reserve:
     at_us: int | None
     evicted: tuple[str, ...]
     reason: Reason
+    borrowed: int = -1
 
 
 @dataclass(frozen=True, slots=True)

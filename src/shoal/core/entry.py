@@ -23,6 +23,7 @@ class Entry:
 
     __slots__ = (
         "attempt",
+        "borrowed",
         "charges",
         "checkpoint_us",
         "evicting",
@@ -59,6 +60,9 @@ class Entry:
         as places are kept for whoever they were evicted for."""
         self.was_evicted = False
         """Whether it was ever evicted; it then causes no preemption any more."""
+        self.borrowed: int | None = None
+        """For how many queues, from its own up, it began on devices that they borrow; see `slots`.
+        None while it holds none, or holds them since before there were queues."""
         self.evictions_us: tuple[int, ...] = ()
         """When it was evicted by the bounds of preemption, within the last day."""
         self.failed_on: str | None = None

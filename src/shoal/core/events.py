@@ -268,6 +268,7 @@ class WorkloadRestored:
     evicting: tuple[int, ...] = ()
     resting: tuple[int, ...] = ()
     was_evicted: bool = False
+    borrowed: int | None = None
     evictions_us: tuple[int, ...] = ()
     reserved: Reservation | None = None
     served_device_us: int = 0

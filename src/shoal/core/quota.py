@@ -19,7 +19,7 @@ from shoal.core.world import Entry, World
 from shoal.model.verdict import OverBudget, OverQuota, Reason, Stage, Verdict, Wake
 from shoal.model.workload import Placement
 
-TREE_WIDE = frozenset({Reason.GUARANTEE, Reason.LEND_LIMIT})
+TREE_WIDE = frozenset({Reason.GUARANTEE, Reason.LEND_LIMIT, Reason.PLACEABLE})
 """Rules that may hold again when anything ends anywhere in the tree."""
 
 
@@ -141,9 +141,38 @@ def _place_and_charge(
     *,
     needed_only: bool,
 ) -> tuple[Placement, ...] | NoPlace | Broken:
+    """The same, with all or only the needed pods.
+
+    What would be in the way of devices that are promised on one node is placed elsewhere.
+    """
+    refused = entry.refused
+    found = _place(world, board, entry, shapes, refused, budget, needed_only=needed_only)
+    over = found.over if isinstance(found, Broken) else None
+    if not isinstance(over, OverQuota) or over.reason is not Reason.PLACEABLE:
+        return found
+    for shape in shapes:
+        devices = shape.request.devices.count
+        if devices:
+            allowed = world.allowed_rows(shape)
+            refused |= world.tenants.closed(entry.workload.queue, devices, allowed)
+    elsewhere = _place(world, board, entry, shapes, refused, budget, needed_only=needed_only)
+    return found if isinstance(elsewhere, NoPlace) else elsewhere
+
+
+def _place(
+    world: World,
+    board: Board,
+    entry: Entry,
+    shapes: tuple[Shape, ...],
+    refused: frozenset[str],
+    budget: Budget,
+    *,
+    needed_only: bool,
+) -> tuple[Placement, ...] | NoPlace | Broken:
     fleet, tenants, workload = world.fleet, world.tenants, entry.workload
     checkpoint, charged = fleet.journal.checkpoint(), tenants.speculated
-    found = place(fleet, board, workload, shapes, entry.refused, budget, needed_only=needed_only)
+    missing = tenants.missing_slots()
+    found = place(fleet, board, workload, shapes, refused, budget, needed_only=needed_only)
     broken: Broken | None = None
     if not isinstance(found, NoPlace) and tenants.tree.queues:
         asked = units_of(world, entry, found)
@@ -155,6 +184,13 @@ def _place_and_charge(
             broken = Broken(over, tenants.dearest(over, asked))
         elif (spent := world.spending.refusal(workload, asked)) is not None:
             broken = Broken(spent.over, (spent.accelerator,), spent.again_us)
+        elif tenants.slots.promises:
+            borrowed = tenants.borrowed(workload, asked)
+            for placement in found:
+                charges = charges_of(fleet, entry.request_of(placement.pod), placement)
+                tenants.pin(workload.queue, charges, borrowed, 1)
+            over = tenants.over_slots(missing, asked)
+            broken = None if over is None else Broken(over, tuple(sorted(asked)))
     if broken is None:
         fleet.journal.keep()
         return found

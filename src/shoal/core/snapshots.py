@@ -43,6 +43,7 @@ def snapshot(world: "World", at_us: int) -> Iterator[ev.Event]:
             evicting=tuple(sorted(entry.evicting)),
             resting=tuple(sorted(pod for pod in entry.evicting if entry.rests(pod))),
             was_evicted=entry.was_evicted,
+            borrowed=entry.borrowed,
             evictions_us=entry.evictions_us,
             reserved=entry.reserved,
             served_device_us=entry.served_device_us,
@@ -145,6 +146,7 @@ def _restore_workload(world: "World", event: ev.WorkloadRestored) -> None:
     entry.attempt = event.attempt
     entry.served_device_us = event.served_device_us
     entry.refused = frozenset(event.refused)
+    entry.borrowed = event.borrowed
     for node in sorted(event.refused):
         world.refused_on.setdefault(node, set()).add(event.workload.uid)
     charges = event.charges or (None,) * len(event.placements)

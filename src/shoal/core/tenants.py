@@ -9,15 +9,19 @@ guarantee, or what its ancestors are guaranteed beyond the guarantees of their o
 """
 
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
 from shoal.core.accounts import Bound, bounds_of
+from shoal.core.charges import Charge
 from shoal.core.dominance import LOWERED_PART, dominant_share
 from shoal.core.fleet import Fleet
+from shoal.core.labels import BoolArray
 from shoal.core.lending import Lending
-from shoal.model.fractions import RATE_ONE
+from shoal.core.slots import NEVER_RETURNED, Slots
+from shoal.model.fractions import RATE_ONE, UNIT
 from shoal.model.queue import UNITS, Queue, QueueTree
 from shoal.model.verdict import OverQuota, Reason
 from shoal.model.workload import Workload, WorkloadType
@@ -42,6 +46,7 @@ class Tenants(Lending):
     """The accounts of the tenant tree. Without queues there is nothing to keep to."""
 
     def __init__(self, fleet: Fleet) -> None:
+        self.slots = Slots(fleet)
         super().__init__(fleet)
         self.lowered: set[str] = set()
         """Queues whose weight counts less, because their budget is spent."""
@@ -51,6 +56,7 @@ class Tenants(Lending):
     def set_tree(self, tree: QueueTree) -> None:
         """Begin new accounts for a tree; whoever knows what is held charges it again."""
         self._lay_out(tree)
+        self.slots.lay_out(tree)
         self._never.clear()
         self.happened()
 
@@ -118,6 +124,50 @@ class Tenants(Lending):
             if found is not None:
                 return int(found)
             at = self.tree.get(at.parent)
+        return None
+
+    # Slots ------------------------------------------------------------------------------------
+
+    def borrowed(self, workload: Workload, accelerators: Collection[str]) -> int:
+        """Return how many queues, from a workload's own up, hold more than their guarantee.
+
+        That is on each of these accelerators; `NEVER_RETURNED` for work that cannot be returned.
+        """
+        if not self.returnable(workload):
+            return NEVER_RETURNED
+        for height, number in enumerate(self._paths.get(workload.queue, ())):
+            for name in accelerators:
+                bound = self._guarantee_on(number, name)
+                if self._sum(self._used, number, bound) <= bound.units:
+                    return height
+        return len(self._paths.get(workload.queue, ()))
+
+    def pin(self, queue: str, charges: tuple[Charge, ...], borrowed: int, sign: int) -> None:
+        """Note who holds what on single nodes; see `Slots.pin`."""
+        if self._speculating:
+            self._undo.append(partial(self.slots.pin, queue, charges, borrowed, -sign))
+        self.slots.pin(queue, charges, borrowed, sign)
+
+    def missing_slots(self) -> dict[int, int]:
+        """Return how many slots of each promise there are not, by its number in `slots`."""
+        return self.slots.missing(self.guarantee) if self.slots.promises else {}
+
+    def closed(self, queue: str, devices: int, allowed: BoolArray) -> frozenset[str]:
+        """Return where a pod would be in the way of devices on one node; see `Slots.closed`."""
+        return self.slots.closed(queue, devices, allowed, self.guarantee)
+
+    def over_slots(self, before: Mapping[int, int], asked: Mapping[str, int]) -> OverQuota | None:
+        """Return the promise of devices on one node that is broken more than it was before."""
+        for number, missing in self.missing_slots().items():
+            if missing > before.get(number, 0):
+                promise = self.slots.promises[number]
+                each = promise.devices * UNIT
+                name = min(promise.accelerators)
+                promised = self.guarantee(promise.queue, name).units // each * each
+                mine = sum(units for a, units in asked.items() if a in promise.accelerators)
+                left = promised - missing * each
+                reason = Reason.PLACEABLE
+                return OverQuota(reason, promise.queue, promise.word, left, mine, promised)
         return None
 
     # Rules ------------------------------------------------------------------------------------
@@ -228,6 +278,10 @@ class Tenants(Lending):
                 if uncovered is not None:
                     over = uncovered.used_units - uncovered.bound_units
                     found["guarantee", f"{queue.name}\0{accelerator}"] = over
+        for number, missing in self.missing_slots().items():
+            promise = self.slots.promises[number]
+            where = f"{promise.queue}\0{promise.word}"
+            found["placeable", where] = missing * promise.devices * UNIT
         for bound in self._kept_of:
             over = self._too_little_free(bound)
             if over:

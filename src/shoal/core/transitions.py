@@ -63,6 +63,7 @@ def _start(world: "World", decision: Start) -> None:
     entry.checkpoint_us = None
     for placement in decision.placements:
         world.hold(entry, placement)
+    world.begins(entry, decision.borrowed)
 
 
 def _reserve(world: "World", decision: Reserve) -> None:
@@ -86,6 +87,8 @@ def _reserve(world: "World", decision: Reserve) -> None:
             decision.reason,
         ),
     )
+    if decision.evicted:
+        world.begins(entry, decision.borrowed)
 
 
 def _give_up(world: "World", decision: GiveUp) -> None:

@@ -26,7 +26,7 @@ from shoal.model.workload import Placement
 
 Holding = tuple[Request, Placement]
 
-QUOTA_DEBTS = frozenset({"limit", "guarantee", "borrowing", "lending"})
+QUOTA_DEBTS = frozenset({"limit", "guarantee", "borrowing", "lending", "placeable"})
 
 Debts = dict[tuple[str, str], int]
 """By how much (kind, node or leaf or queue) is over its capacity or quota; nothing that is not."""
@@ -264,6 +264,12 @@ def _check_accounts(world: World) -> None:
         for pod, charges in charged:
             fixed = not anew.returnable(entry.workload) and not entry.spared(pod)
             anew.charge(entry.workload.queue, charges, 1, fixed=fixed)
+        held = list(entry.charges.values())
+        held += entry.reserved.charges if entry.reserved is not None else ()
+        for charges in held if entry.borrowed is not None else ():
+            anew.pin(entry.workload.queue, charges, entry.borrowed or 0, 1)
+    if anew.slots.pins() != world.tenants.slots.pins():
+        raise InvariantError("the devices that are held for good are not those of the workloads")
     for kept, right in zip(world.tenants.accounts(), anew.accounts(), strict=True):
         width = min(kept.shape[1], right.shape[1])
         if (kept[:, :width] != right[:, :width]).any() or kept[:, width:].any():

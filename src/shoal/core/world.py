@@ -169,6 +169,29 @@ class World:
         self.spending.held(entry, entry.charges[pod], sign)
         if not entry.rests(pod):
             self.charge(entry, pod, entry.charges[pod], sign)
+        self.pin(entry, entry.charges[pod], sign)
+
+    def pin(self, entry: Entry, charges: tuple[Charge, ...], sign: int) -> None:
+        """Note which devices a workload holds, if it is known whether they are borrowed."""
+        if entry.borrowed is not None:
+            self.tenants.pin(entry.workload.queue, charges, entry.borrowed, sign)
+
+    def borrowed(self, entry: Entry, placements: Iterable[Placement]) -> int:
+        """Return for how many queues what is charged for these places is borrowed."""
+        names = {
+            charge.accelerator: None
+            for placement in placements
+            for charge in charges_of(self.fleet, entry.request_of(placement.pod), placement)
+        }
+        return self.tenants.borrowed(entry.workload, names)
+
+    def begins(self, entry: Entry, borrowed: int) -> None:
+        """Note for how many queues what a workload holds, or is kept for it, is borrowed."""
+        entry.borrowed = borrowed
+        for charges in entry.charges.values():
+            self.pin(entry, charges, 1)
+        for charges in entry.reserved.charges if entry.reserved is not None else ():
+            self.pin(entry, charges, 1)
 
     def charge(self, entry: Entry, pod: int, charges: tuple[Charge, ...], sign: int) -> None:
         """Charge a workload's queue for a pod (`sign` 1), or take charges off it (-1)."""
@@ -223,6 +246,7 @@ class World:
         for placement in event.placements:
             self.hold(entry, placement)
             entry.started[placement.pod] = since_us
+        self.begins(entry, self.borrowed(entry, event.placements))
         self.spending.adopted(entry, since_us)
         self.limits.runs(entry)
 
@@ -370,6 +394,7 @@ class World:
         """Charge a workload for the places kept for it (`sign` 1), or take that off (-1)."""
         for placement, charges in zip(reservation.placements, reservation.charges, strict=True):
             self.charge(entry, placement.pod, charges, sign)
+            self.pin(entry, charges, sign)
 
     def unreserve(self, entry: Entry) -> None:
         """Keep no places for a workload any more; it may be given them in the same step.
@@ -386,6 +411,7 @@ class World:
         placements = reservation.placements
         rows = {give_back(entry.request_of(p.pod), p): None for p in placements}
         self.charge_reserved(entry, reservation, -1)
+        entry.borrowed = None
         self.spending.kept_no_more(entry.workload.uid)
         self.limits.waits_no_more(entry.workload.uid)
         for row in rows:
@@ -420,6 +446,7 @@ class World:
         entry.started.clear()
         entry.evicting.clear()
         entry.checkpoint_us = None
+        entry.borrowed = None
         entry.waits_since_us = at_us
         self.wait(entry)
 

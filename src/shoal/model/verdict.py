@@ -25,6 +25,7 @@ class Reason(StrEnum):
     GUARANTEE = "guarantee"
     BORROW_LIMIT = "borrow-limit"
     LEND_LIMIT = "lend-limit"
+    PLACEABLE = "placeable"
     BUDGET = "budget"
     NO_NODES = "no-nodes"
     GONE = "node-gone"
@@ -82,7 +83,8 @@ class OverQuota:
     `accelerators` as they are written there. `BORROW_LIMIT`: used and asked are what the queue
     borrows, bound is how much it may. `LEND_LIMIT`: used and asked are what is held of the
     accelerators by everybody, bound is how much may be while the queue, which is another one, does
-    not lend more of its guarantee.
+    not lend more of its guarantee. `PLACEABLE`: bound is what the queue, which is another one, is
+    promised on nodes of so many devices each, used is how much of it would be left together.
 
     `NO_QUEUE`: no work can wait in a queue of that name. `CLOSING`: it is being deleted. `TYPE`: it
     does not grant the workload's type. These have no numbers.

@@ -37,6 +37,7 @@ _ENGLISH: Mapping[Reason, _Words] = {
     Reason.BORROW_LIMIT: _same("a queue may not borrow more", "borrowing limit"),
     Reason.LEND_LIMIT: _same("a queue does not lend more", "lending limit"),
     Reason.BUDGET: _same("the budget does not suffice", "budget"),
+    Reason.PLACEABLE: _same("devices on one node are kept for another queue", "kept on one node"),
     Reason.NO_NODES: _Words("there is no node", "there is no node", "no nodes"),
     Reason.GONE: _Words("{n} node is gone", "{n} nodes are gone", "node gone"),
     Reason.MASK: _Words(
@@ -122,6 +123,7 @@ _CHINESE: Mapping[Reason, _Words] = {
         Reason.BORROW_LIMIT: ("队列不得借用更多", "借用上限"),
         Reason.LEND_LIMIT: ("队列不再借出更多", "借出上限"),
         Reason.BUDGET: ("预算不足", "预算不足"),
+        Reason.PLACEABLE: ("同一节点上的设备为其他队列保留", "同节点保留"),
         Reason.NO_NODES: ("集群中没有节点", "没有节点"),
         Reason.GONE: ("{n} 个节点已消失", "节点已消失"),
         Reason.MASK: ("{n} 个节点被集群规则排除", "被集群规则排除"),
@@ -232,6 +234,8 @@ def over_quota_text(over: OverQuota, language: Language = Language.ENGLISH) -> s
             f"再加 {asked} 个为 {total} 个，超过借用上限 {bound} 个。",
             Reason.LEND_LIMIT: f"{over.accelerators} 已占用 {used} 个，"
             f"再加 {asked} 个为 {total} 个；队列 {over.queue} 借出有限，总共只能占用 {bound} 个。",
+            Reason.PLACEABLE: f"队列 {over.queue} 获保障在单节点上成组使用 {bound} 个"
+            f" {over.accelerators}；再占用 {asked} 个后只剩 {used} 个成组。",
             Reason.CLOSING: f"队列 {over.queue} 正在被删除，不再启动新任务。",
             Reason.TYPE: f"队列 {over.queue} 未授予该任务类型。",
         }.get(over.reason, f"没有可供任务排队的队列 {over.queue}。")
@@ -245,6 +249,8 @@ def over_quota_text(over: OverQuota, language: Language = Language.ENGLISH) -> s
         Reason.LEND_LIMIT: f"Of {over.accelerators}, {used} are held; with {asked} more it would be"
         f" {total}, and {bound} may be held, because queue {over.queue} lends no more of its"
         " guarantee.",
+        Reason.PLACEABLE: f"Queue {over.queue} is promised {bound} {over.accelerators} together on"
+        f" single nodes; {asked} more held elsewhere would leave {used} of them together.",
         Reason.CLOSING: f"Queue {over.queue} is being deleted; nothing new starts in it.",
         Reason.TYPE: f"Queue {over.queue} does not grant this type of work.",
     }.get(over.reason, f"There is no queue {over.queue} in which work can wait.")
