@@ -19,6 +19,8 @@ from shoal.cli.output import cell, plain
 from shoal.core import events as ev
 from shoal.model.workload import Outcome
 from shoal.server.serving import serving
+from shoal.texts.language import Language
+from shoal.texts.screens import screen_text
 from tests.cli.terminal import Terminal
 from tests.server.rig import MINUTE_US, Rig, job, platform, pod
 
@@ -103,6 +105,16 @@ def test_submit_takes_a_line(shell: Shell) -> None:
     (row,) = json.loads(shell("get workloads --type notebook -o json"))
     (pods,) = row["pod_sets"]
     assert (pods["memory_mib"], pods["cpu_milli"], pods["host_memory_mib"]) == (10240, 4000, 8192)
+
+
+def test_a_line_may_say_how_urgent_and_how_long_it_is(shell: Shell) -> None:
+    shell("submit -q vision --devices 1 --type training --priority urgent --run 2h --name x")
+    (row,) = json.loads(shell("get workloads x -o json"))
+    assert row["priority"] == 100
+    workload = shell.rig.replica.story.lives[row["uid"]].workload
+    assert (workload.run_us, workload.recreated) == (2 * 60 * MINUTE_US, True)
+    said = shell("submit -q vision --priority top --name y", 2)
+    assert "'top', which is no priority of queue vision; it has: normal, urgent" in said
 
 
 def test_submit_says_what_is_wrong_with_file_and_line(shell: Shell, tmp_path: Path) -> None:
@@ -267,6 +279,14 @@ def test_apply_says_what_it_means_and_check_what_it_would(busy: Shell, tmp_path:
     done = busy(f"apply -f {file}").splitlines()
     assert done == [*would[:-1], "2 queues and 0 pools count from now on"]
     assert "research" not in busy("queue")
+    assert "nlp (closing)" not in busy("queue")
+    file.write_text(QUEUES.replace("vision", "new"))
+    assert "Queue vision closes:" in busy(f"apply {file}")
+    assert "\n  vision (closing) " in busy("queue")
+    chinese = screen_text("closing", Language.CHINESE, name="vision")
+    assert chinese in busy("queue --lang zh")
+    file.write_text(QUEUES)
+    busy(f"apply {file}")
     assert busy(f"apply {file}").splitlines()[0] == "nothing changes"
 
 

@@ -119,6 +119,9 @@ def test_O03_a_deleted_queue_closes_and_opens_again(lab: Api) -> None:
     ]
     queues = {each["name"]: each for each in lab.ask("/queues")["items"]}
     assert list(queues) == ["acme", "other", "lab"]
+    assert [(each["written"], each["closing"]) for each in queues.values()] == [
+        *((True, False), (True, False), (False, True))
+    ]
     assert queues["lab"]["running"] == 2
     assert queues["lab"]["waiting"] == 3
     (quota,) = (q for q in queues["lab"]["quotas"] if q["accelerator"] == "H100")
@@ -135,6 +138,21 @@ def test_O03_a_deleted_queue_closes_and_opens_again(lab: Api) -> None:
     again = lab.ask("/workloads", state="waiting")["items"]
     assert [(each["name"], each["position"]) for each in again] == [("c", 1), ("d", 2), ("e", 3)]
     assert again[0]["wait"]["reason"] != "queue-closing"
+
+
+def test_what_counts_in_units_is_shown_in_units(lab: Api) -> None:
+    lab.submit(job("a", 2, queue="lab", accelerators="H100"))
+    sxm = "H100-SXM5-80GB"
+    take(lab, queue("acme", "guarantee: {units: 20}"), queue("lab", "parent: acme"))
+    (acme, below) = lab.ask("/queues")["items"]
+    held = {each["accelerator"]: each["devices"] for each in acme["used"]}
+    rate = dict(lab.rig.standing.written.tree.rates)
+    units = round(sum(number * rate.get(name, 1000) / 1000 for name, number in held.items()), 2)
+    (quota,) = acme["quotas"]
+    assert (quota["accelerator"], quota["guarantee"]) == ("units", 20)
+    assert (quota["used"], quota["borrowed"]) == (units, 0)
+    assert sxm in rate
+    assert below["parent"] == "acme"
 
 
 def test_a_queue_in_which_nothing_runs_goes_at_once(lab: Api) -> None:

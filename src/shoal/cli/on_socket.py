@@ -271,7 +271,10 @@ def queue_columns(language: Language, *, indent: bool = False) -> Sequence[Colum
 
     def name(row: Json) -> str:
         depth = len(row["path"]) - 1 if indent else 0
-        return "  " * depth + str(row["name"])
+        said = str(row["name"])
+        if row["closing"]:
+            said = screen_text("closing", language, name=said)
+        return "  " * depth + said
 
     def granted(field: str) -> Callable[[Json], list[str]]:
         return lambda row: [

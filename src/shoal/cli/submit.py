@@ -41,6 +41,10 @@ class Line:
         Literal["training", "inference", "notebook", "batch"] | None, Parameter(name="--type")
     ] = None
     """What kind of work it is; batch if not given."""
+    priority: Annotated[str | None, Parameter(name="--priority")] = None
+    """A priority of the queue, by its name."""
+    run: Annotated[str | None, Parameter(name="--run")] = None
+    """How long it runs at most, such as 2h."""
     cpu: Annotated[str | None, Parameter(name="--cpu")] = None
     """CPU of each pod, such as 8."""
     host_memory: Annotated[str | None, Parameter(name="--host-memory")] = None
@@ -49,7 +53,10 @@ class Line:
 
 NO_LINE = Line()
 
-_ANNOTATIONS = ("devices", "accelerators", "memory", "compute", "isolation", "links", "type")
+_ANNOTATIONS = (
+    *("devices", "accelerators", "memory", "compute", "isolation", "links"),
+    *("type", "priority", "run"),
+)
 
 
 def submit(

@@ -224,12 +224,16 @@ class AcceleratorUse(Model):
 
 
 class QueueView(Model):
-    """One queue of the tree; `written` is false where only workloads name it."""
+    """One queue of the tree; `written` is false where only workloads name it.
+
+    A queue that is `closing` is no longer written and goes when nothing runs in it any more.
+    """
 
     name: str
     parent: str | None
     path: list[str]
     written: bool
+    closing: bool
     leaf: bool
     weight: int
     types: list[str]

@@ -87,7 +87,7 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
             "不会因此结束任务；不再启动会增加占用的任务，随任务结束而减少。"
         ),
         "guarantee-debt": (
-            "欠账：队列 {queue} 中有 {held} {word} 无法收回，超出其保障额度（{bound:,}）共 {over}。"
+            "欠账：队列 {queue} 中有 {held} {word} 无法收回，超出其保障配额（{bound:,}）共 {over}。"
             "不会因此结束任务；不再启动会增加占用的任务。"
         ),
         "separator": "、",
@@ -102,7 +102,7 @@ _FIELDS: Final = {
         "lend": "limit of what it lends",
     },
     Language.CHINESE: {
-        "guarantee": "保障额度",
+        "guarantee": "保障配额",
         "limit": "上限",
         "borrow": "可借入上限",
         "lend": "可借出上限",
