@@ -75,6 +75,7 @@ class Accounts:
         self._paths = {
             name: tuple(self._number[n] for n in reversed(tree.path(name))) for name in names
         }
+        self._names = {name: tuple(reversed(tree.path(name))) for name in names}
         children: dict[str, list[int]] = {}
         for number, queue in enumerate(tree.queues):
             children.setdefault(queue.parent, []).append(number)
@@ -92,6 +93,8 @@ class Accounts:
         """[accelerator id]: its exchange rate, in thousandths."""
         for name in (*self._rate_of, *sorted(_named(tree))):
             self._column(name)
+        self._ranks: dict[int, dict[tuple[str, ...], tuple[bool, int]]] = {}
+        """By queue and accelerators: its rank, until something of it changes."""
         self.users = UserAccounts(q.name for q in tree.queues if q.order is Order.FAIR)
         half_life_us = tree.queues[0].usage_half_life_us if tree.queues else None
         ids = self._fleet.accelerator_ids
@@ -105,6 +108,7 @@ class Accounts:
         """Remember past use across a change of the tree; call it when all is charged again."""
         if self.past is not None:
             self.past.restore(self._past_before, self.now_us, self._used)
+            self._ranks.clear()
         self._past_before = ()
 
     def clock(self, now_us: int) -> None:
@@ -112,6 +116,7 @@ class Accounts:
         self.now_us = max(now_us, self.now_us)
         if self.past is not None:
             self.past.clock(now_us)
+            self._ranks.clear()
 
     def past_written(self) -> Written:
         """Return everything that is remembered of past use."""
@@ -121,6 +126,7 @@ class Accounts:
         """Let queues, whose accounts are as they are, have this past use and no other."""
         if self.past is not None:
             self.past.restore(written, as_of_us, self._used)
+            self._ranks.clear()
 
     def past_units(self, queue: str) -> dict[str, int]:
         """Return past use as the order counts it, by accelerator; nothing where it does not."""
@@ -171,6 +177,7 @@ class Accounts:
                 key = (number, charge.device)
                 change = _grown(self._on_device, key, sign * charge.units)
                 self._used[number, column] += change
+                self._ranks.pop(number, None)
                 if self.past is not None and number < len(self.tree.queues):
                     self.past.book(number, column, change)
                 if fixed:
@@ -181,7 +188,7 @@ class Accounts:
 
     def path(self, queue: str) -> tuple[str, ...]:
         """Return a queue and those above it; nothing for one that the tree does not have."""
-        return tuple(self.tree.queues[number].name for number in self._paths.get(queue, ()))
+        return self._names.get(queue, ())
 
     def used_units(self, queue: str) -> dict[str, int]:
         """Return what a queue and those below it hold, by accelerator."""

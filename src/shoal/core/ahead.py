@@ -30,10 +30,8 @@ def expected_end_us(world: World, entry: Entry, now_us: int) -> int | None:
     return end_us if end_us > now_us else None
 
 
-def when_it_fits(
-    world: World, board: Board, entry: Entry, shapes: tuple[Shape, ...], now_us: int, budget: Budget
-) -> tuple[tuple[Placement, ...], int] | None:
-    """Return the first places that running work will free for a workload, and when it has."""
+def next_ends(world: World, now_us: int) -> list[tuple[int, Entry]]:
+    """Return which running work ends next, and when, as far as it is known."""
     ends = [
         (end_us, other.workload.uid, other)
         for uids in world.holders.values()
@@ -41,10 +39,21 @@ def when_it_fits(
         if (end_us := expected_end_us(world, other, now_us)) is not None
     ]
     ends.sort(key=lambda end: end[:2])
-    del ends[ENDS_LOOKED_AT:]
+    return [(end_us, other) for end_us, _, other in ends[:ENDS_LOOKED_AT]]
+
+
+def when_it_fits(
+    world: World,
+    board: Board,
+    entry: Entry,
+    shapes: tuple[Shape, ...],
+    ends: list[tuple[int, Entry]],
+    budget: Budget,
+) -> tuple[tuple[Placement, ...], int] | None:
+    """Return the first places that running work will free for a workload, and when it has."""
     if not ends:
         return None
-    others = [other for _, _, other in ends]
+    others = [other for _, other in ends]
     found = _without(world, board, entry, shapes, others, budget)
     if found is None:
         return None

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from shoal.core import timelimits
-from shoal.core.ahead import nearest_to_free, when_it_fits
+from shoal.core.ahead import nearest_to_free, next_ends, when_it_fits
 from shoal.core.board import Board
 from shoal.core.budget import Budget
 from shoal.core.charges import charges_of
@@ -18,10 +18,11 @@ from shoal.core.entry import Entry
 from shoal.core.events import Examined
 from shoal.core.evictions import most_evictions, too_many_gone
 from shoal.core.keeping import backfills, free, in_vain, lay, lift, lost
-from shoal.core.order import Head, Heads
+from shoal.core.order import Heads
 from shoal.core.policies import Policy
 from shoal.core.quota import Refusal, start_within_quota, units_of
 from shoal.core.reservation import Reservation
+from shoal.core.sleepers import Kind
 from shoal.core.victims import Victim, lost_device_us
 from shoal.core.waiting import Group
 from shoal.core.world import World
@@ -86,6 +87,14 @@ class _Run:
         """Evictions by workload: what goes of it in one cycle goes together."""
         self._fresh = dict(world.waiting.fresh)
         """Rows that have gained room since the last complete cycle, or gain it in this one."""
+        self._room_for: dict[Kind, bool] = {}
+        """Whether there is still room there, by what sleeping groups ask for."""
+        self._kinds: dict[Kind, None] = {}
+        """What the sleeping groups ask for that are looked at."""
+        self._looked_at: dict[Group, None] = {}
+        """Groups whose first member waits on."""
+        self._ends: list[tuple[int, Entry]] | None = None
+        """Which running work ends next, and when, once it was asked for."""
         self._evicted = 0
         """Workloads that this cycle evicts whole."""
         self._frozen = False
@@ -203,33 +212,49 @@ class _Run:
         not fit may make others go, whose places are then kept for it.
         """
         world = self._world
-        sleepers = self._sleepers()
-        heads = Heads(world.tenants)
-        for group in (*world.waiting.awake, *sleepers):
-            heads.push(Head(group.members[0], group, 0))
+        self._kinds = self._sleeping_kinds()
+        heads = Heads(world, self._must_look, self._has_room, self._any_has_room)
+        heads.begin((*world.waiting.awake, *self._due), self._kinds)
         while head := heads.pop():
-            group = head.group
-            if group.asleep and group not in sleepers:
-                continue
+            group, member = head
             if self._budget.spent:
                 self.complete = False
                 return
-            if self._try_to_start(group, head.member):
-                sleepers = self._sleepers()
+            if self._try_to_start(group, member):
+                self._room_for = {kind: False for kind, room in self._room_for.items() if not room}
                 heads.changed(group.queue)
-                if head.member + 1 < len(group.members):
-                    heads.push(Head(group.members[head.member + 1], group, head.member + 1))
+                heads.push(group, member + 1)
 
-    def _sleepers(self) -> dict[Group, None]:
-        """Return the sleeping groups that are worth a look.
+    def _must_look(self, group: Group) -> bool:
+        """Return whether a group is looked at whatever room there is."""
+        return not group.asleep or group in self._due
+
+    def _has_room(self, group: Group) -> bool:
+        """Return whether there is still room for a group that slept; a cycle makes it less."""
+        room = self._room_for.get(group.shapes)
+        if room is None:
+            world, kind = self._world, group.shapes
+            room = world.may_fit(kind, self._fresh)
+            if not room and self._ahead:
+                lift(world, self._ahead)
+                room = world.may_fit(kind, self._fresh)
+                lay(world, self._ahead)
+            self._room_for[kind] = room
+        return room
+
+    def _any_has_room(self) -> bool:
+        return any(self._room_for.get(kind, True) for kind in self._kinds)
+
+    def _sleeping_kinds(self) -> dict[Kind, None]:
+        """Return what sleeping groups ask for that are worth a look.
 
         Some may use places that are kept for others, because they end before.
         """
         world = self._world
-        found = world.sleepers_for(self._fresh) | self._due
+        found = world.kinds_for(self._fresh)
         if self._ahead:
             lift(world, self._ahead)
-            found |= world.sleepers_for(self._fresh)
+            found |= world.kinds_for(self._fresh)
             lay(world, self._ahead)
         return found
 
@@ -295,7 +320,7 @@ class _Run:
         budget = self._budget
         at_us: int | None = None
         placements: tuple[Placement, ...] | None = None
-        known = when_it_fits(world, self._board, entry, group.shapes, self._now_us, budget)
+        known = when_it_fits(world, self._board, entry, group.shapes, self._next_ends(), budget)
         if known is not None:
             placements, at_us = known
         elif starving is not None:
@@ -311,6 +336,11 @@ class _Run:
         for placement in placements:
             world.fleet.take(entry.request_of(placement.pod), placement)
         return uid == uids[0]
+
+    def _next_ends(self) -> list[tuple[int, Entry]]:
+        if self._ends is None:
+            self._ends = next_ends(self._world, self._now_us)
+        return self._ends
 
     def _make_room(self, entry: Entry, group: Group, found: Refusal) -> Room | NoRoom:
         """Evict others for a workload, if it has a right to that, and keep their places for it."""
@@ -399,6 +429,7 @@ class _Run:
             return
         starves, again_us = self._starves(group, uids)
         times_us = [at_us for at_us in (room.again_us, again_us) if at_us is not None]
+        self._looked_at[group] = None
         self.examined.append(
             Examined(
                 uids[0],
@@ -444,20 +475,16 @@ class _Run:
         """Return when time alone may change the answer to somebody."""
         world = self._world
         times_us = [examined.again_us for examined in self.examined]
-        looked_at = {examined.uid for examined in self.examined}
-        times_us += [
-            group.again_us
-            for group in world.waiting.timed()
-            if looked_at.isdisjoint(uid for _, _, uid in group.members)
-        ]
+        times_us.append(world.waiting.next_us(but=self._looked_at))
         times_us.append(world.tenants.shrink_next_us())
         times_us += [world.limits.after(self._now_us), world.spending.after(self._now_us)]
         return earliest(*times_us)
 
     def answer_newcomers(self) -> None:
         """6. Tell those who joined a sleeping group that was not looked at what it was told."""
-        for group in sorted(self._world.waiting.unanswered, key=lambda group: group.members[0]):
-            if group.asleep and group.verdict is not None:
+        asleep = [group for group in self._world.waiting.unanswered if group.asleep]
+        for group in sorted(asleep, key=lambda group: group.members[0]):
+            if group.verdict is not None:
                 self._answer(group, group.verdict)
 
     def refuse_what_waited_too_long(self) -> None:

@@ -8,16 +8,15 @@ which users have their turns, each user with work is like a queue below it.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
 from itertools import count
-from typing import NamedTuple
 
 from shoal.core.dominance import dominant_share
 from shoal.core.entry import Entry
 from shoal.core.grouping import place_of
 from shoal.core.precedence import Order
-from shoal.core.tenants import Tenants
+from shoal.core.sleepers import Kind
 from shoal.core.waiting import Group
 from shoal.core.world import World
 from shoal.model.fractions import UNIT
@@ -27,22 +26,17 @@ ABOVE_ALL = ""
 """Above the root of the tree, and above the queues that the tree does not have."""
 
 
-class Head(NamedTuple):
-    """A workload whose turn may come: its order, its group, its place among the members."""
+Head = tuple[Order, Group, int]
+"""A workload whose turn may come: its order, its group, its place among the members."""
 
-    order: Order
-    group: Group
-    member: int
-
-
-Rank = tuple[tuple[bool, int], tuple[int, int, str] | tuple[int, str], Head]
-"""What siblings are ordered by: their accounts, then their next workload, which comes last."""
+Key = tuple[tuple[bool, int], tuple[int | str, ...]]
+"""What siblings are ordered by: their accounts, then their next workload."""
 
 
 class _Place:
     """A queue with heads in it or below it, or a user with heads in a queue."""
 
-    __slots__ = ("children", "depth", "heads", "parent", "queue", "rank", "user")
+    __slots__ = ("children", "depth", "heads", "key", "leaf", "parent", "queue", "unseen", "user")
 
     def __init__(self, queue: str, user: str | None, parent: "_Place | None") -> None:
         self.queue = queue
@@ -52,30 +46,54 @@ class _Place:
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.heads: list[Head] = []
         """A heap, where there are no places below it."""
-        self.children: list[tuple[Rank, int, _Place]] = []
-        """A heap of those below it as they were ranked; what is not their rank now is passed."""
-        self.rank: Rank | None = None
-        """Its rank among its siblings, None while there is no head in it."""
+        self.unseen = False
+        """Whether there are sleeping groups that are not among the heads yet."""
+        self.children: list[tuple[Key, int, _Place]] = []
+        """A heap of those below it by their keys; what is not their key now is passed."""
+        self.key: Key | None = None
+        """Its key among its siblings, None while there is no head in it."""
+        self.leaf = self
+        """Where its next head is."""
 
-    def next(self) -> Head | None:
-        """Return the next head in it or below it."""
+    def next(self, worth_a_look: Callable[[Group], bool]) -> "_Place | None":
+        """Return where its next head is, having forgotten those that are not worth a look."""
         children = self.children
-        while children and children[0][2].rank is not children[0][0]:
+        while children and children[0][2].key is not children[0][0]:
             heappop(children)
         if children:
-            return children[0][0][2]
-        return self.heads[0] if self.heads else None
+            return children[0][2].leaf
+        heads = self.heads
+        while heads and not worth_a_look(heads[0][1]):
+            heappop(heads)
+        return self if heads or self.unseen else None
 
 
 class Heads:
     """The heads of all queues.
 
-    What a start changes in the accounts of the queue that the last head came from is seen; whoever
-    changes those of other queues has to tell that they have `changed`.
+    Groups that `must` be looked at are, others as long as they have `room`, which only gets less;
+    when there is not `any_room` left for these, they are forgotten all at once. What a start
+    changes in the accounts of the queue that the last head came from is seen; whoever changes those
+    of other queues has to tell that they have `changed`.
     """
 
-    def __init__(self, tenants: Tenants) -> None:
-        self._tenants = tenants
+    def __init__(
+        self,
+        world: World,
+        must: Callable[[Group], bool],
+        room: Callable[[Group], bool],
+        any_room: Callable[[], bool],
+    ) -> None:
+        self._tenants = world.tenants
+        self._waiting = world.waiting
+        self._kinds: dict[Kind, None] = {}
+        self._must = must
+        self._room = room
+        self._any_room = any_room
+        self._musts: dict[Group, int] = {}
+        """Groups that have to be looked at, and from which member on."""
+        self._narrowed = False
+        """Whether all others are forgotten."""
         self._above_all = _Place(ABOVE_ALL, None, None)
         self._places: dict[tuple[str, str | None], _Place] = {}
         self._users: dict[str, list[_Place]] = {}
@@ -83,21 +101,65 @@ class Heads:
         """Places whose rank, and that of all above them, has to be found anew."""
         self._numbers = count()
 
-    def push(self, head: Head) -> None:
-        """Add a head."""
-        place = self._place_of(head.group)
-        heappush(place.heads, head)
-        self._stale[place] = None
+    def begin(self, groups: Iterable[Group], kinds: dict[Kind, None]) -> None:
+        """Add groups that must be looked at, and sleeping ones of some kinds.
 
-    def pop(self) -> Head | None:
-        """Take the head whose turn it is, None if there is none."""
-        self._rank_anew()
-        head = self._above_all.next()
-        if head is not None:
-            place = self._place_of(head.group)
-            heappop(place.heads)
+        Which groups of a queue sleep is asked when its turn may have come, so that a cycle costs
+        what it starts, and not what waits.
+        """
+        for group in groups:
+            self.push(group, 0)
+        self._kinds = kinds
+        for queue, user in self._waiting.places_of(kinds):
+            place = self._place_of(queue, user)
+            place.unseen = True
             self._stale[place] = None
-        return head
+
+    def push(self, group: Group, member: int) -> None:
+        """Add the member of a group with this number, if it has so many."""
+        if member < len(group.members):
+            if self._must(group):
+                self._musts[group] = member
+            place = self._place_of(group.queue, group.user)
+            heappush(place.heads, (group.members[member], group, member))
+            self._stale[place] = None
+
+    def pop(self) -> tuple[Group, int] | None:
+        """Take the group whose turn it is and the number of its member, None if there is none."""
+        while True:
+            if not self._narrowed and not self._any_room():
+                self._narrow()
+            self._rank_anew()
+            place = self._above_all.next(self._worth_a_look)
+            if place is None:
+                return None
+            self._stale[place] = None
+            if place.unseen:
+                self._see(place)
+            elif self._worth_a_look(place.heads[0][1]):
+                _, group, member = heappop(place.heads)
+                self._musts.pop(group, None)
+                return group, member
+
+    def _see(self, place: _Place) -> None:
+        """Add the sleeping groups of a queue, or of a user in it."""
+        place.unseen = False
+        sleeping = self._waiting.sleepers_in((place.queue, place.user or ""), self._kinds)
+        place.heads += [(g.members[0], g, 0) for g in sleeping if not self._must(g)]
+        heapify(place.heads)
+
+    def _worth_a_look(self, group: Group) -> bool:
+        return self._must(group) or self._room(group)
+
+    def _narrow(self) -> None:
+        """Forget all groups but those that have to be looked at."""
+        self._narrowed = True
+        self._above_all = _Place(ABOVE_ALL, None, None)
+        self._places.clear()
+        self._users.clear()
+        self._stale.clear()
+        for group, member in self._musts.items():
+            self.push(group, member)
 
     def changed(self, queue: str) -> None:
         """Note that the accounts of a queue have changed, and so those of its ancestors."""
@@ -108,17 +170,17 @@ class Heads:
             if known is not None:
                 self._stale[known] = None
 
-    def _place_of(self, group: Group) -> _Place:
-        turns = group.queue in self._tenants.users
-        place = self._places.get((group.queue, group.user if turns else None))
+    def _place_of(self, queue: str, user: str) -> _Place:
+        turns = queue in self._tenants.users
+        place = self._places.get((queue, user if turns else None))
         if place is not None:
             return place
         place = self._above_all
-        for name in reversed(self._tenants.path(group.queue) or (group.queue,)):
+        for name in reversed(self._tenants.path(queue) or (queue,)):
             place = self._place(name, None, place)
         if turns:
-            place = self._place(group.queue, group.user, place)
-            self._users.setdefault(group.queue, []).append(place)
+            place = self._place(queue, user, place)
+            self._users.setdefault(queue, []).append(place)
         return place
 
     def _place(self, queue: str, user: str | None, parent: _Place) -> _Place:
@@ -143,20 +205,26 @@ class Heads:
                     by_depth[depth - 1][parent] = None
 
     def _rank(self, place: _Place, parent: _Place) -> None:
-        head = place.next()
-        if head is None:
-            place.rank = None
+        leaf = place.next(self._worth_a_look)
+        if leaf is None:
+            place.key = None
             return
+        place.leaf = leaf
+        accelerators: tuple[str, ...] = ()
+        tie: tuple[int | str, ...] = ()
+        if not leaf.unseen:  # otherwise this is the least that its key can be
+            order, group, _ = leaf.heads[0]
+            accelerators = group.accelerators
+            # Orders of different queues cannot be compared, but ages can.
+            tie = order[1:] if self._tenants.tree.queues else order
         if place.user is None:
-            share = self._tenants.rank(place.queue, head.group.accelerators)
+            share = self._tenants.rank(place.queue, accelerators)
         else:
             share = self._tenants.rank_of_user(place.queue, place.user)
-        # Orders of different queues cannot be compared, but ages can.
-        tie = head.order[1:] if self._tenants.tree.queues else head.order
-        rank = (share, tie, head)
-        if rank != place.rank:
-            place.rank = rank
-            heappush(parent.children, (rank, next(self._numbers), place))
+        key = share, tie
+        if key != place.key:
+            place.key = key
+            heappush(parent.children, (key, next(self._numbers), place))
 
 
 def in_turn(world: World, queue: str, waiting: Iterable[Entry]) -> list[Entry]:

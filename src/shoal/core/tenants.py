@@ -50,6 +50,8 @@ class Tenants(Lending):
         super().__init__(fleet)
         self.lowered: set[str] = set()
         """Queues whose weight counts less, because their budget is spent."""
+        self._ranked_by = self._guarantees, fleet.static_changes.head
+        """The guarantees, and how often nodes had changed, when ranks were last found."""
         self._before: list[tuple[Bound, ...]] | None = None
         self._never: dict[tuple[str, tuple[tuple[str, int], ...], bool], OverQuota | None] = {}
 
@@ -299,18 +301,30 @@ class Tenants(Lending):
         number = self._number.get(queue)
         if number is None:
             return True, 0
-        below = any(
-            self._sum(self._used, number, bound) < bound.units
-            for bound in self._guarantees[number]
-            if not accelerators or bound.counts(accelerators)
-        )
+        devices = self._fleet.static_changes.head
+        if self._ranked_by[0] is not self._guarantees or self._ranked_by[1] != devices:
+            self._ranked_by = self._guarantees, devices
+            self._ranks.clear()
+        known = self._ranks.get(number)
+        if known is None:
+            known = self._ranks[number] = {}
+        rank = known.get(accelerators)
+        if rank is None:
+            below = any(
+                self._sum(self._used, number, bound) < bound.units
+                for bound in self._guarantees[number]
+                if not accelerators or bound.counts(accelerators)
+            )
+            rank = known[accelerators] = (not below, self._share(number))
+        return (rank[0], rank[1] * LOWERED_PART) if queue in self.lowered else rank
+
+    def _share(self, number: int) -> int:
+        """Return the dominant share of a queue for its weight, past use included."""
         held = self._used[number].tolist()
         if self.past is not None:
             past = self.past.average(number, held)
-            held = [now + before for now, before in zip(held, past, strict=False)]
-        weight = max(1, self.tree.queues[number].weight)
-        share = dominant_share(self._fleet, enumerate(held), weight)
-        return not below, share * LOWERED_PART if queue in self.lowered else share
+            held = [now + before for now, before in zip(held, past, strict=True)]
+        return dominant_share(self._fleet, enumerate(held), max(1, self.tree.queues[number].weight))
 
     def rank_of_user(self, queue: str, user: str) -> tuple[bool, int]:
         """Return what a user is ordered by in a queue in which users have their turns."""

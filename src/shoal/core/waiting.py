@@ -7,18 +7,17 @@ nodes that gained room (`fresh`), and a cycle costs what changed and not what wa
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
+from heapq import heappop, heappush
+from itertools import count
 from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from shoal.core.eligibility import StaticMasks
 from shoal.core.events import Examined
 from shoal.core.fleet import Fleet
-from shoal.core.journal import IntArray
 from shoal.core.precedence import Order
 from shoal.core.shape import Shape
+from shoal.core.sleepers import Kind, Kinds
 from shoal.core.spending import Declaration
 from shoal.model.verdict import Verdict
 from shoal.model.workload import WorkloadType
@@ -46,12 +45,9 @@ class Standing(NamedTuple):
 GroupKey = tuple[str, tuple[tuple[Shape, int, int], ...], frozenset[str], Standing]
 """Queue; shape, count and needed pods of each pod set; the nodes that refused the workload."""
 
-SEVERAL = -1
-"""In place of a mask's number where pod sets have different ones: every row may do."""
 
-ANYTHING = int(np.iinfo(np.int64).min)
-NOTHING = int(np.iinfo(np.int64).max)
-_NEEDS = 5  # CPU, host memory, whole devices, compute on a leaf, memory on a leaf
+QueueAndUser = tuple[str, str]
+"""Where groups stand together in the order; the user is empty where users have no turns."""
 
 
 class Group:
@@ -69,13 +65,12 @@ class Group:
         "pods",
         "queue",
         "shapes",
-        "slot",
         "unanswered",
         "user",
         "verdict",
     )
 
-    def __init__(self, key: GroupKey, slot: int) -> None:
+    def __init__(self, key: GroupKey) -> None:
         self.key = key
         self.queue, self.user = key[0], key[3].user
         self.shapes = tuple(shape for shape, _, _ in key[1])
@@ -105,7 +100,6 @@ class Group:
         """Why they wait; None until they were looked at."""
         self.unanswered: dict[str, None] = {}
         """Members that have not been told."""
-        self.slot = slot
 
 
 class Waiting:
@@ -121,24 +115,21 @@ class Waiting:
         """Groups with members that have not been told why they wait."""
         self._blocked: dict[str, dict[Group, None]] = {}
         """Sleeping groups by the queue whose quota stands in their way."""
-        self._needs: IntArray = np.full((_NEEDS, 16), NOTHING, dtype=np.int64)
-        """[what, slot]: the least that any pod of a sleeping group needs."""
-        self._mask_of: NDArray[np.intp] = np.full(16, SEVERAL, dtype=np.intp)
-        """[slot]: the number of the static mask of a sleeping group's pods, or `SEVERAL`."""
-        self._masks_version = (0, 0)
-        self._slots: list[Group | None] = [None] * 16
-        self._empty = list(range(15, -1, -1))
+        self._kinds = Kinds()
+        self._of_kind: dict[Kind, dict[QueueAndUser, dict[Group, None]]] = {}
+        """Sleeping groups for which room may come, by what they ask for."""
         self._gangs: dict[Group, None] = {}
         self._hungry: dict[Group, None] = {}
-        self._timed: dict[Group, None] = {}
-        """Sleeping groups that time alone may wake."""
+        self._times: list[tuple[int, int, Group]] = []
+        """A heap of the times at which time alone may wake a sleeping group. What is not its time
+        any more is passed."""
+        self._numbers = count()
 
     def add(self, order: Order, key: GroupKey) -> Group:
         """Let a workload wait, in its place in its group."""
         group = self.groups.get(key)
         if group is None:
-            group = self.groups[key] = Group(key, self._new_slot())
-            self._slots[group.slot] = group
+            group = self.groups[key] = Group(key)
             self.awake[group] = None
             if group.pods > 1:
                 self._gangs[group] = None
@@ -155,8 +146,6 @@ class Waiting:
             self.wake(group)
             del self.groups[group.key], self.awake[group]
             self._gangs.pop(group, None)
-            self._slots[group.slot] = None
-            self._empty.append(group.slot)
 
     def reorder(self, group: Group, before: Order, order: Order) -> None:
         """Give a member of a group another place in it."""
@@ -179,30 +168,39 @@ class Waiting:
         if group.hungry:
             self._hungry[group] = None
         group.again_us = examined.again_us
-        if group.again_us is not None:
-            self._timed[group] = None
+        self._wake_at(group)
         if examined.blocked_at:
             group.blocked_at = examined.blocked_at
             self._blocked.setdefault(examined.blocked_at, {})[group] = None
         if examined.missing_pods is not None:
-            needs = [_least_needs(shape) for shape in group.shapes]
-            self._needs[:, group.slot] = np.array(needs).min(axis=0)
-            self._mask_of[group.slot] = _mask_number(masks, group)
+            self._kinds.add(group.shapes, masks)
+            places = self._of_kind.setdefault(group.shapes, {})
+            places.setdefault((group.queue, group.user), {})[group] = None
 
     def wake(self, group: Group) -> None:
         """See to it that the next cycle looks at a group."""
         if group.asleep:
             group.asleep = False
+            if group.missing_pods is not None:
+                self._kinds.drop(group.shapes)
+                self._drop_of_kind(group)
             group.missing_pods = 1
             group.hungry = False
             group.again_us = None
             self._hungry.pop(group, None)
-            self._timed.pop(group, None)
             self.awake[group] = None
-            self._needs[:, group.slot] = NOTHING
             if group.blocked_at:
                 del self._blocked[group.blocked_at][group]
                 group.blocked_at = ""
+
+    def _drop_of_kind(self, group: Group) -> None:
+        places = self._of_kind[group.shapes]
+        place = group.queue, group.user
+        del places[place][group]
+        if not places[place]:
+            del places[place]
+        if not places:
+            del self._of_kind[group.shapes]
 
     def quota_on(self, queue: str) -> None:
         """Wake those for whom a queue's quota stood in the way; it holds less now."""
@@ -225,15 +223,34 @@ class Waiting:
 
     def due(self, now_us: int) -> list[Group]:
         """Return the sleeping groups whose time has come."""
-        return [g for g in self._timed if g.again_us is not None and g.again_us <= now_us]
+        found: dict[Group, None] = {}
+        while self._times and self._times[0][0] <= now_us:
+            at_us, _, group = heappop(self._times)
+            if group.again_us == at_us:
+                found[group] = None
+        for group in found:
+            self._wake_at(group)
+        return list(found)
 
-    def next_us(self) -> int | None:
-        """Return when time will wake a sleeping group, None if it will not."""
-        return min((g.again_us for g in self._timed if g.again_us is not None), default=None)
+    def next_us(self, but: Container[Group] = ()) -> int | None:
+        """Return when time will wake a sleeping group, None if it will not; `but` do not count."""
+        passed: dict[Group, None] = {}
+        first_us: int | None = None
+        while self._times and first_us is None:
+            at_us, _, group = self._times[0]
+            if group.again_us == at_us and group not in but:
+                first_us = at_us
+            else:
+                heappop(self._times)
+                if group.again_us == at_us:
+                    passed[group] = None
+        for group in passed:
+            self._wake_at(group)
+        return first_us
 
-    def timed(self) -> tuple[Group, ...]:
-        """Return the sleeping groups that time alone may wake."""
-        return tuple(self._timed)
+    def _wake_at(self, group: Group) -> None:
+        if group.again_us is not None:
+            heappush(self._times, (group.again_us, next(self._numbers), group))
 
     def wake_all(self) -> None:
         """See to it that the next cycle looks at everybody."""
@@ -257,79 +274,29 @@ class Waiting:
         """Note that a cycle has looked at everything there was to look at."""
         self.fresh.clear()
 
-    def sleepers_for(
-        self, fleet: Fleet, masks: StaticMasks, rows: Iterable[int]
-    ) -> dict[Group, None]:
-        """Return the sleeping groups of which a pod may fit on one of these rows."""
-        found: dict[Group, None] = {}
-        for row in rows:
-            enough = np.logical_and.reduce(self._needs <= _free_on(fleet, row), axis=0)
-            slots = np.flatnonzero(enough)
-            if not len(slots):
-                continue
-            masks_of = self._up_to_date(fleet, masks)[slots]
-            allowed = (masks_of == SEVERAL) | masks.table[masks_of, row]
-            for slot in slots[allowed].tolist():
-                group = self._slots[slot]
-                if group is not None and (group.pods == 1 or (group.missing_pods or 0) <= 0):
-                    found[group] = None
+    def kinds_for(self, fleet: Fleet, masks: StaticMasks, rows: Iterable[int]) -> dict[Kind, None]:
+        """Return what sleeping groups ask for of whom a pod may fit on one of these rows."""
+        return self._kinds.fitting(fleet, masks, tuple(rows))
+
+    def places_of(self, kinds: Iterable[Kind]) -> dict[QueueAndUser, None]:
+        """Return the queues, and users where these have their turns, with such sleeping groups."""
+        found: dict[QueueAndUser, None] = {}
+        for kind in kinds:
+            found |= dict.fromkeys(self._of_kind[kind])
         return found
 
-    def _up_to_date(self, fleet: Fleet, masks: StaticMasks) -> NDArray[np.intp]:
-        """Return the number of each slot's mask, having brought the masks up to date."""
-        for _ in range(2):  # the masks may be made anew the first time, where the fleet has grown
-            if self._masks_version == (fleet.static_changes.head, masks.generation):
-                return self._mask_of
-            self._masks_version = (fleet.static_changes.head, masks.generation)
-            for group in self.groups.values():
-                if group.asleep:
-                    self._mask_of[group.slot] = _mask_number(masks, group)
-        if self._masks_version[1] != masks.generation:
-            self._mask_of[:] = SEVERAL  # these are more masks than are kept at once
-        return self._mask_of
+    def sleepers_in(self, place: QueueAndUser, kinds: Iterable[Kind]) -> list[Group]:
+        """Return the sleeping groups of such kinds there, of gangs those that may be whole now."""
+        return [
+            group
+            for kind in kinds
+            for group in self._of_kind[kind].get(place, ())
+            if group.pods == 1 or (group.missing_pods or 0) <= 0
+        ]
 
-    def _new_slot(self) -> int:
-        if not self._empty:
-            size = len(self._slots)
-            none = np.full((_NEEDS, size), NOTHING, dtype=np.int64)
-            self._needs = np.concatenate((self._needs, none), axis=1)
-            several = np.full(size, SEVERAL, dtype=np.intp)
-            self._mask_of = np.concatenate((self._mask_of, several))
-            self._slots += [None] * size
-            self._empty = list(range(2 * size - 1, size - 1, -1))
-        return self._empty.pop()
-
-
-def _mask_number(masks: StaticMasks, group: Group) -> int:
-    return masks.number_of(group.shapes[0]) if len(group.shapes) == 1 else SEVERAL
-
-
-def _free_on(fleet: Fleet, row: int) -> IntArray:
-    """Return what is free on a row, as a column to compare needs with."""
-    return np.array(
-        [
-            [fleet.cpu_free[row]],
-            [fleet.memory_free[row]],
-            [fleet.whole_free[row]],
-            [fleet.leaf_compute_free[row].max()],
-            [fleet.leaf_memory_free[row].max()],
-        ],
-        dtype=np.int64,
-    )
-
-
-def _least_needs(shape: Shape) -> tuple[int, ...]:
-    """Return what a node must have free at least, in the order of `_free_on`."""
-    request = shape.request
-    devices = request.devices
-    shares = devices.count > 0 and not devices.whole
-    return (
-        request.cpu_milli or ANYTHING,
-        request.memory_mib or ANYTHING,
-        devices.count if devices.count and devices.whole else ANYTHING,
-        devices.compute_milli if shares and devices.compute_milli else ANYTHING,
-        devices.memory_mib if shares and devices.memory_mib else ANYTHING,
-    )
+    def fits(self, kind: Kind, fleet: Fleet, masks: StaticMasks, rows: Iterable[int]) -> bool:
+        """Return whether a pod of sleeping groups of this kind may fit on one of these rows."""
+        return self._kinds.fits(kind, fleet, masks, tuple(rows))
 
 
 def _could_hold(fleet: Fleet, row: int, group: Group) -> int:

@@ -21,11 +21,12 @@ from shoal.core.labels import BoolArray
 from shoal.core.policies import Policy
 from shoal.core.reservation import Reservation
 from shoal.core.shape import Shape, Shapes
+from shoal.core.sleepers import Kind
 from shoal.core.spending import Spending
 from shoal.core.tenants import Tenants
 from shoal.core.timelimits import TimeLimits
 from shoal.core.transitions import InvalidTransitionError
-from shoal.core.waiting import Group, Waiting
+from shoal.core.waiting import Waiting
 from shoal.model.fractions import UNIT
 from shoal.model.queue import QueueTree
 from shoal.model.request import Request
@@ -213,9 +214,13 @@ class World:
         """Return for every row whether pods of a shape may run there at all."""
         return self.masks.of(shape)
 
-    def sleepers_for(self, rows: Iterable[int]) -> dict[Group, None]:
-        """Return the sleeping groups of which a pod may fit on one of these rows."""
-        return self.waiting.sleepers_for(self.fleet, self.masks, rows)
+    def kinds_for(self, rows: Iterable[int]) -> dict[Kind, None]:
+        """Return what sleeping groups ask for of whom a pod may fit on one of these rows."""
+        return self.waiting.kinds_for(self.fleet, self.masks, rows)
+
+    def may_fit(self, kind: Kind, rows: Iterable[int]) -> bool:
+        """Return whether a pod of sleeping groups of this kind may fit on one of these rows."""
+        return self.waiting.fits(kind, self.fleet, self.masks, rows)
 
     def shape_of(self, request: Request) -> Shape:
         """Return the one shape of equal requests."""

@@ -1,0 +1,141 @@
+"""Sleeping groups by what they ask for, and on which nodes one of their pods may fit.
+
+Groups of different queues that ask for the same are one kind. What has to be compared with nodes
+that gained room is then as many kinds as there are, however many groups and queues wait.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal.core.eligibility import StaticMasks
+from shoal.core.fleet import Fleet
+from shoal.core.journal import IntArray
+from shoal.core.labels import BoolArray
+from shoal.core.shape import Shape
+
+Kind = tuple[Shape, ...]
+"""The shapes of the pod sets of a workload."""
+
+SEVERAL = -1
+"""In place of a mask's number where pod sets have different ones: every row may do."""
+
+ANYTHING = int(np.iinfo(np.int64).min)
+NOTHING = int(np.iinfo(np.int64).max)
+_NEEDS = 5  # CPU, host memory, whole devices, compute on a leaf, memory on a leaf
+_ROWS = 512
+"""Rows that are compared with all kinds at once."""
+
+
+class Kinds:
+    """What sleeping groups ask for, each with how many of them do."""
+
+    def __init__(self) -> None:
+        self._needs: IntArray = np.full((_NEEDS, 16), NOTHING, dtype=np.int64)
+        """[what, slot]: the least that any pod of a kind needs."""
+        self._mask_of: NDArray[np.intp] = np.full(16, SEVERAL, dtype=np.intp)
+        """[slot]: the number of the static mask of a kind's pods, or `SEVERAL`."""
+        self._masks_version = (0, 0)
+        self._slot_of: dict[Kind, int] = {}
+        self._groups = [0] * 16
+        """[slot]: how many groups sleep."""
+        self._empty = list(range(15, -1, -1))
+
+    def add(self, kind: Kind, masks: StaticMasks) -> None:
+        """Note that a group sleeps."""
+        slot = self._slot_of.get(kind)
+        if slot is None:
+            slot = self._slot_of[kind] = self._new_slot()
+            self._needs[:, slot] = np.array([_least_needs(shape) for shape in kind]).min(axis=0)
+            self._mask_of[slot] = _mask_number(masks, kind)
+        self._groups[slot] += 1
+
+    def drop(self, kind: Kind) -> None:
+        """Note that a group sleeps no longer."""
+        slot = self._slot_of[kind]
+        self._groups[slot] -= 1
+        if not self._groups[slot]:
+            del self._slot_of[kind]
+            self._needs[:, slot] = NOTHING
+            self._empty.append(slot)
+
+    def fitting(self, fleet: Fleet, masks: StaticMasks, rows: Sequence[int]) -> dict[Kind, None]:
+        """Return the kinds of which a pod may fit on one of these rows."""
+        if not self._slot_of:
+            return {}
+        slots = np.fromiter(self._slot_of.values(), dtype=np.intp, count=len(self._slot_of))
+        found = np.zeros(len(slots), dtype=np.bool_)
+        for begin in range(0, len(rows), _ROWS):
+            part = np.array(rows[begin : begin + _ROWS], dtype=np.intp)
+            found |= self._fit(fleet, masks, slots, part)
+        return {kind: None for kind, fits in zip(self._slot_of, found, strict=True) if fits}
+
+    def fits(self, kind: Kind, fleet: Fleet, masks: StaticMasks, rows: Sequence[int]) -> bool:
+        """Return whether a pod of a kind may fit on one of these rows."""
+        slot = np.array([self._slot_of[kind]], dtype=np.intp)
+        return bool(self._fit(fleet, masks, slot, np.array(rows, dtype=np.intp))[0])
+
+    def _fit(
+        self, fleet: Fleet, masks: StaticMasks, slots: NDArray[np.intp], rows: NDArray[np.intp]
+    ) -> BoolArray:
+        """Return for each of some kinds whether a pod of it may fit on any of some rows."""
+        mask_of = self._up_to_date(fleet, masks)[slots]
+        needs = self._needs[:, slots, np.newaxis]
+        fits: BoolArray = (mask_of == SEVERAL)[:, np.newaxis] | masks.table[mask_of][:, rows]
+        for need, free in zip(needs, _free_on(fleet, rows), strict=True):
+            fits &= need <= free
+        found: BoolArray = np.logical_or.reduce(fits, axis=1)
+        return found
+
+    def _up_to_date(self, fleet: Fleet, masks: StaticMasks) -> NDArray[np.intp]:
+        """Return the number of each slot's mask, having brought the masks up to date."""
+        for _ in range(2):  # the masks may be made anew the first time, where the fleet has grown
+            if self._masks_version == (fleet.static_changes.head, masks.generation):
+                return self._mask_of
+            self._masks_version = (fleet.static_changes.head, masks.generation)
+            for kind, slot in self._slot_of.items():
+                self._mask_of[slot] = _mask_number(masks, kind)
+        if self._masks_version[1] != masks.generation:
+            self._mask_of[:] = SEVERAL  # these are more masks than are kept at once
+        return self._mask_of
+
+    def _new_slot(self) -> int:
+        if not self._empty:
+            size = len(self._groups)
+            none = np.full((_NEEDS, size), NOTHING, dtype=np.int64)
+            self._needs = np.concatenate((self._needs, none), axis=1)
+            several = np.full(size, SEVERAL, dtype=np.intp)
+            self._mask_of = np.concatenate((self._mask_of, several))
+            self._groups += [0] * size
+            self._empty = list(range(2 * size - 1, size - 1, -1))
+        return self._empty.pop()
+
+
+def _mask_number(masks: StaticMasks, kind: Kind) -> int:
+    return masks.number_of(kind[0]) if len(kind) == 1 else SEVERAL
+
+
+def _free_on(fleet: Fleet, rows: NDArray[np.intp]) -> tuple[IntArray, ...]:
+    """Return what is free on rows, in the order of needs."""
+    return (
+        fleet.cpu_free[rows],
+        fleet.memory_free[rows],
+        fleet.whole_free[rows],
+        fleet.leaf_compute_free[rows].max(axis=1),
+        fleet.leaf_memory_free[rows].max(axis=1),
+    )
+
+
+def _least_needs(shape: Shape) -> tuple[int, ...]:
+    """Return what a node must have free at least, in the order of `_free_on`."""
+    request = shape.request
+    devices = request.devices
+    shares = devices.count > 0 and not devices.whole
+    return (
+        request.cpu_milli or ANYTHING,
+        request.memory_mib or ANYTHING,
+        devices.count if devices.count and devices.whole else ANYTHING,
+        devices.compute_milli if shares and devices.compute_milli else ANYTHING,
+        devices.memory_mib if shares and devices.memory_mib else ANYTHING,
+    )
