@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from shoal.core.entry import Entry
 from shoal.core.precedence import Order, order_of, priority_of
 from shoal.core.waiting import GroupKey, Standing
+from shoal.model.queue import Order as Kind
 
 if TYPE_CHECKING:
     from shoal.core.world import World
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 def place_of(world: "World", entry: Entry) -> Order:
     """Return the place of a workload in its queue; what comes first has less."""
     workload = entry.workload
-    return order_of(workload, world.tenants.tree, workload.run_us, entry.served_device_us)
+    run_us = world.declared.expected_us(workload)
+    return order_of(workload, world.tenants.tree, run_us, entry.served_device_us)
 
 
 def key_of(world: "World", entry: Entry) -> GroupKey:
@@ -40,6 +42,19 @@ def _standing(world: "World", entry: Entry) -> Standing:
         run_length=(workload.run_us or 0).bit_length(),
         budgeted=world.spending.run_of(workload),
     )
+
+
+def learn(world: "World", entry: Entry, at_us: int, *, completed: bool) -> None:
+    """Learn from a workload that ends how true declarations are, which others wait by."""
+    queue, user = entry.workload.queue, entry.workload.user
+    before = world.declared.correction(queue, user)
+    world.declared.ended(entry, at_us, completed=completed)
+    tree = world.tenants.tree.get(queue)
+    if tree is None or tree.order is not Kind.SHORTEST:
+        return
+    if world.declared.correction(queue, user) != before:
+        others = (each for each in world.entries.values() if each.workload.queue == queue)
+        regroup(world, [each for each in others if each.workload.user == user])
 
 
 def regroup(world: "World", entries: Iterable[Entry]) -> None:

@@ -260,7 +260,7 @@ class World:
         if entry is None:
             return
         completed = event.outcome is Outcome.COMPLETED
-        self.declared.ended(entry, event.at_us, completed=completed)
+        grouping.learn(self, entry, event.at_us, completed=completed)
         if entry.group is not None:
             self.wait_no_more(entry)
         self.unreserve(entry)
@@ -284,7 +284,7 @@ class World:
         gone = not entry.held
         evicted = event.pod in entry.evicting
         if gone:
-            self.declared.ended(entry, event.at_us, completed=not evicted)
+            grouping.learn(self, entry, event.at_us, completed=not evicted)
         entry.started.pop(event.pod, None)
         self.give_back(entry, [placement])
         if not gone:
