@@ -9,7 +9,7 @@ from shoal.core import events as ev
 from shoal.model.node import Device, Leaf, Node
 from shoal.server.app import PREFIX, make_app
 from tests.server.client import Api, why
-from tests.server.rig import H100, NOW_US, job, platform, pod
+from tests.server.rig import A100, H100, NOW_US, job, platform, pod
 
 # Workloads ------------------------------------------------------------------------------------
 
@@ -176,15 +176,15 @@ def test_workloads_are_found_by_what_they_are(api: Api) -> None:
 
 
 def test_queues_count_what_is_used_waited_for_and_borrowed(api: Api) -> None:
-    api.submit(job("s", 2, queue="serving", type="inference", accelerators="H100"))
-    api.submit(job("v", 4, 1), job("w", 4, 2, accelerators="H100"))
+    api.submit(job("s", 2, queue="nlp", accelerators="A100"))
+    api.submit(job("v", 4, 1, accelerators="H100"), job("w", 4, 2, accelerators="H100"))
     queues = {each["name"]: each for each in api.ask("/queues")["items"]}
     assert list(queues) == ["acme", "research", "vision", "nlp", "serving"]
     assert queues["acme"]["running"] == 2
     assert (queues["research"]["waiting"], queues["research"]["waiting_devices"]) == (1, 8)
-    serving = {each["accelerator"]: each for each in queues["serving"]["quotas"]}
-    assert serving["A100-80GB"]["borrowed"] == 0
-    assert serving[H100]["borrowed"] == 2
+    nlp = {each["accelerator"]: each for each in queues["nlp"]["quotas"]}
+    assert nlp["H100"]["borrowed"] == 0
+    assert nlp[A100]["borrowed"] == 2
     vision = {each["accelerator"]: each for each in queues["vision"]["quotas"]}
     assert vision["H100"] == {
         "accelerator": "H100",
