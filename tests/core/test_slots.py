@@ -52,6 +52,23 @@ def test_borrowed_devices_may_be_anywhere() -> None:
     assert len(case.evictions) == 8
 
 
+def test_what_began_on_borrowed_devices_goes_although_its_queue_holds_less_by_now() -> None:
+    """b is guaranteed four and has ended the four that were no loan; those on a's node go."""
+    case = Case([node("n", 4), node("m", 4)], tree(eight("a", 4, 4), queue("b", 4)))
+    case.submit(*(work(f"b/{k}", 1) for k in range(4)))
+    case.submit(*(batch(f"b/x{k}") for k in range(4)))
+    case.end("b/0", "b/1", "b/2", "b/3")
+    lent = case.nodes_of("b/x0")
+    assert {case.nodes_of(f"b/x{k}")[0] for k in range(4)} == set(lent)
+    other = next(iter({"n", "m"} - set(lent)))
+    case.happen(ev.NodeCordoned(0, other, cordoned=True))
+    case.submit(work("a/0", 4))
+    assert case.nodes_of("a/0") == lent
+    assert len(case.evictions) == 4
+    case.happen(ev.NodeCordoned(0, other, cordoned=False))
+    assert case.holds("b") == 4000
+
+
 def test_a_policy_that_spreads_is_overruled() -> None:
     """Work within a guarantee goes where it leaves the slot, whatever scores best."""
     nodes = [node("n", 4, cpu=64), node("m", 8, cpu=8)]
@@ -155,3 +172,8 @@ def test_the_promised_slots_are_there_at_every_instant(chance: random.Random) ->
             case.turn()
         assert case.world.tenants.missing_slots() == {}
         assert slots_there(case.world, devices) >= promised
+    case.end(*(uid for uid, each in case.world.entries.items() if each.workload.queue == "a"))
+    for number in range(promised):
+        case.happen(ev.EvictionsResumed(0, "a person"))
+        case.submit(work(f"a/last{number}", devices))
+        assert len(case.starts(f"a/last{number}")) == 1

@@ -5,7 +5,7 @@ any one of them it is not. For a single pod the cheapest victims are looked for 
 (branch and bound), for gangs by taking the cheapest until it fits and sparing whom it can.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from shoal.core.board import Board
@@ -16,7 +16,7 @@ from shoal.core.one_node import OneNode, each_once
 from shoal.core.placement import NoPlace
 from shoal.core.precedence import priority_of
 from shoal.core.quota import Broken, place_and_charge, without
-from shoal.core.rights import borrowing_queues, borrows, has_right, within
+from shoal.core.rights import borrowing_queues, borrows, has_right, lent_together, within
 from shoal.core.ruled_out import wants
 from shoal.core.shape import Shape
 from shoal.core.victims import HOUR_US, Cost, Victim, lost_device_us, protection, total, victims_of
@@ -78,6 +78,8 @@ class Clearing:
         """What each workload could be taken apart into at a time."""
         self._going: set[tuple[str, int]] = set()
         """Pods that this cycle evicts."""
+        self._lent_together = False
+        """Whether those may go as well who merely began on borrowed devices; see `rights`."""
         self._disrupted: dict[str, int] = {}
         """Pods that this cycle evicts, by the disruption budget that covers them."""
 
@@ -100,11 +102,16 @@ class Clearing:
             whole = tuple(shape for shape in shapes if shape is not None)
             if len(whole) < len(shapes):
                 continue
+            self._lent_together = False
             found = self._candidates(entry, accelerator, self._now_us)
             hungry |= found.hungry
             times_us += found.later
             patient += [(at_us, accelerator, whole, cost) for at_us, cost in found.later.items()]
             room = self._search(entry, whole, found.victims) if found.victims else None
+            if room is None and world.tenants.slots.promises:
+                self._lent_together = True
+                found = self._candidates(entry, accelerator, self._now_us)
+                room = self._search(entry, whole, found.victims) if found.victims else None
             if room is not None and (best is None or room.cost < best.cost):
                 best = room
         if best is not None and self._is_cheaper_later(entry, best, patient):
@@ -167,13 +174,30 @@ class Clearing:
                 if priority_of(tree, entry.workload) < priority:
                     consider(entry, None)
         right = has_right(world.tenants, workload.queue, accelerator)
-        if right:
-            for queue in borrowing_queues(world.tenants, workload.queue, accelerator):
-                for entry in self._holding(queue):
-                    consider(entry, workload.queue)
+        for entry in self._borrowing(workload.queue, accelerator) if right else ():
+            consider(entry, workload.queue)
         found.sort(key=lambda victim: victim.key)
         ranks = may_preempt and priority > self._least_priority(workload.queue)
         return _Candidates(found, right or ranks, later)
+
+    def _borrowing(self, asker: str, accelerator: str) -> Iterator[Entry]:
+        """Yield the work that holds borrowed devices, as seen from the asker's queue."""
+        world = self._world
+        borrowing = borrowing_queues(world.tenants, asker, accelerator)
+        for queue in borrowing:
+            yield from self._holding(queue)
+        for queue in sorted(world.holders) if self._lent_together else ():
+            if queue != asker and queue not in borrowing:
+                for entry in self._holding(queue):
+                    if self._lent(entry, asker, (accelerator,)):
+                        yield entry
+
+    def _lent(self, entry: Entry, asker: str, accelerators: tuple[str, ...]) -> bool:
+        """Return whether work may go that merely began on borrowed devices, and this is such."""
+        tenants = self._world.tenants
+        return self._lent_together and lent_together(
+            tenants, entry.workload.queue, entry.borrowed, asker, accelerators
+        )
 
     def _holding(self, queue: str) -> list[Entry]:
         entries = (self._world.entries[uid] for uid in self._world.holders.get(queue, ()))
@@ -301,8 +325,9 @@ class Clearing:
             for victim in sorted(victims, key=lambda victim: victim.units):
                 entry = victim.entry
                 from_queue = entry.workload.queue
-                if from_queue != queue and not borrows(
-                    tenants, from_queue, queue, victim.accelerators
+                borrowed = borrows(tenants, from_queue, queue, victim.accelerators)
+                if from_queue != queue and not (
+                    borrowed or self._lent(entry, queue, victim.accelerators)
                 ):
                     return False
                 for pod in victim.pods:
@@ -322,7 +347,11 @@ class Clearing:
             for victim in candidates:
                 entry = victim.entry
                 from_queue = entry.workload.queue
-                if from_queue == queue or borrows(tenants, from_queue, queue, victim.accelerators):
+                if (
+                    from_queue == queue
+                    or borrows(tenants, from_queue, queue, victim.accelerators)
+                    or self._lent(entry, queue, victim.accelerators)
+                ):
                     together.append(victim)
                     for pod in victim.pods:
                         if (victim.uid, pod) not in gone:

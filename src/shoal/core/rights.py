@@ -55,6 +55,26 @@ def borrows(tenants: Tenants, holder: str, asker: str, accelerators: Iterable[st
     return True
 
 
+def lent_together(
+    tenants: Tenants, holder: str, borrowed: int | None, asker: str, accelerators: Iterable[str]
+) -> bool:
+    """Return whether work began on borrowed devices that the asker's queue is promised together.
+
+    `borrowed` is for how many queues it did. Such work goes even where its queue has come to hold
+    no more than its guarantee meanwhile: what was freed of it elsewhere is there for it.
+    """
+    above_asker = frozenset(tenants.path(asker))
+    path = tenants.path(holder)
+    common = next((height for height, at in enumerate(path) if at in above_asker), 0)
+    if borrowed is None or not 0 < common <= borrowed:
+        return False
+    names = frozenset(accelerators)
+    return any(
+        promise.queue in above_asker and promise.queue not in path and names <= promise.accelerators
+        for promise in tenants.slots.promises
+    )
+
+
 def borrowing_queues(tenants: Tenants, asker: str, accelerator: str) -> tuple[str, ...]:
     """Return the queues with work that hold borrowed devices, as seen from the asker's."""
     return tuple(
