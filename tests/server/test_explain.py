@@ -133,8 +133,10 @@ def test_X03_position_counts_those_of_the_queue_that_are_ahead(api: Api) -> None
 
 def test_a_share_is_explained_by_the_devices_that_have_room_for_it(api: Api) -> None:
     # What nobody makes again cannot be taken back, and would need a guarantee of its own.
-    more = {"memory": "70Gi", "accelerators": "A100", "recreate": "true"}
-    api.submit(*(pod(f"s{n}", **more) for n in range(3)))
+    def share(name: str) -> dict[str, Any]:
+        return pod(name, memory="70Gi", accelerators="A100", recreate="true")
+
+    api.submit(*(share(f"s{n}") for n in range(3)))
     said = why(api, "s2")
     assert said["obstacles"][0]["reason"] == "leaf-room"
     assert said["candidates"][0]["free"]["devices"] == 0
