@@ -42,7 +42,9 @@ OLD_NODES = (
 NEW_NODES = tuple(node(f"b{i}", 4, cpu=64, accelerator="B200") for i in range(8))
 
 
-def allocated(policy: str, seed: int, *, learned: bool) -> float:
+def allocated(
+    policy: str, seed: int, *, learned: bool, phases: tuple[Demand, ...] = PHASES
+) -> float:
     """Devices that pods were given over all phases, of those that there were; in percent.
 
     In each phase as much is asked for as is there, or stays from before. Nothing waits: what does
@@ -53,7 +55,7 @@ def allocated(policy: str, seed: int, *, learned: bool) -> float:
     time = VirtualTime(nodes, Policy(policy), seed, learns=learned)
     running: dict[str, int] = {}
     taken = there = number = 0
-    for phase, demand in enumerate(PHASES):
+    for phase, demand in enumerate(phases):
         if demand is NEW and nodes is OLD_NODES:
             nodes = OLD_NODES + NEW_NODES
             for each in NEW_NODES:
@@ -90,3 +92,14 @@ def test_demand_that_changes_is_learned_as_it_comes() -> None:
     learned = mean("fragmentation", learned=True)
     assert learned >= mean("fragmentation", learned=False) - 1.5
     assert learned >= mean("random", learned=False) + 3
+
+
+def test_where_only_whole_devices_are_asked_for_best_fit_is_not_far_ahead() -> None:
+    """A known weakness: best-fit comes to 99 % there and the default policy to 97."""
+
+    def mean(policy: str) -> float:
+        return fmean(allocated(policy, seed, learned=False, phases=(NIGHT,) * 4) for seed in (1, 2))
+
+    ours = mean("fragmentation")
+    assert ours >= mean("best-fit") - 3
+    assert ours >= mean("random") + 5
