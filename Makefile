@@ -22,10 +22,10 @@ venv: .venv/ready ## make the Python environment .venv from the hashed locks
 up: venv ## start a living platform: 24 simulated nodes, six teams; without a terminal, one day of it
 	$(BIN)/shoal up --demo $(UP)
 
-openb: venv ## fill a real 6,212-GPU cluster under every published policy
+openb: venv ## fill a real 6,212-GPU cluster under our policy and every published one
 	$(BIN)/shoal simulate \
 	  --nodes examples/openb/nodes.csv --pods examples/openb/pods.csv \
-	  --policy random,dot-product,clustering,packing,best-fit,fgd \
+	  --policy random,dot-product,clustering,packing,best-fit,fgd,fragmentation \
 	  --seeds 42 --report build/report
 
 lint: venv
