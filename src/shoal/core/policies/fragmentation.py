@@ -153,6 +153,8 @@ class NodeValues:
         self, rows: IndexArray, request: Request, opened: IntArray | BoolArray | int
     ) -> IntArray:
         """Return what rows are worth as rooms after a pod that takes so many whole devices."""
+        if not self._rooms.any:
+            return np.zeros(len(rows), dtype=np.int64)
         fleet = self._fleet
         return self._rooms.worth(
             self._reserves[self.kind_of_whole[rows]],

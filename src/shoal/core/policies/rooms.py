@@ -23,6 +23,11 @@ class Rooms:
         self._memory = np.array([r.memory_mib for r in requests], dtype=np.int64)
         self._reserve = np.array([each.reserve for each in reserved], dtype=np.int64)
 
+    @property
+    def any(self) -> bool:
+        """Whether rooms are reserved for anybody."""
+        return len(self._reserve) > 0
+
     def on(self, accelerator: str) -> IntArray:
         """Return what a room for each class is worth on nodes with this accelerator."""
         suits = np.array(
