@@ -232,3 +232,20 @@ def test_a_leader_that_is_killed_while_it_evicts_evicts_nobody_twice(
     assert len(now) == 2
     assert not {p["metadata"]["uid"] for p in now} & first
     assert all(p["spec"].get("schedulingGates") for p in now)
+
+
+def test_who_leads_next_remembers_who_was_evicted(cluster: Cluster, shoal: Shoal) -> None:
+    cluster.api.create(gated_deployment("web", 2))
+    wait_bound(cluster, 2)
+    cluster.api.create(asker(2))
+    wait_bound(cluster, 1, "owner")
+    eventually(lambda: _gated(cluster, 2), 30, "the new pods do not wait")
+    shoal.check()
+    assert shoal.process.stop() == 0
+    assert cluster.api.get("v1/ConfigMap", "shoal-scheduler-memory", "default")["binaryData"]
+    shoal.start()
+    shoal.check()
+    waiting = [each for each in shoal.log() if each.get("event") == "remembered"]
+    assert waiting[-1]["workloads"] == 2
+    cluster.api.delete(POD, "asker", "owner", grace_s=0)
+    wait_bound(cluster, 2)

@@ -190,8 +190,10 @@ def _restore_group(world: "World", event: ev.GroupRestored) -> None:
 
 
 def _restore_evictions(world: "World", event: ev.EvictionsRestored) -> None:
-    """Remember evictions."""
+    """Remember these evictions and no others."""
     evictions = world.evictions
+    evictions.recent_us.clear()
+    evictions.lost.clear()
     evictions.frozen = event.frozen
     evictions.recent_us.extend(event.recent_us)
     if event.working:

@@ -20,6 +20,7 @@ from shoal.kubernetes.client import Client
 from shoal.kubernetes.events import EventRecorder
 from shoal.kubernetes.identity import Identity
 from shoal.kubernetes.lease import DEFAULT_TERMS, LeaderLease, LeaseTerms
+from shoal.kubernetes.memory import Memory
 from shoal.kubernetes.picture import cluster_seed
 from shoal.kubernetes.probe import served
 from shoal.kubernetes.scheduler import DEFAULT_OPTIONS, Reach, Scheduler, SchedulerOptions
@@ -89,7 +90,7 @@ async def run(
             on_change=lambda _: _ring(loop, wake),
         )
         scheduler = Scheduler(
-            Reach(client, cache, truth),
+            Reach(client, cache, truth, Memory(client, f"{options.lease}-memory", namespace)),
             catalog,
             Policy(options.policy),
             seed,

@@ -8,6 +8,7 @@ kind has been listed, and nothing while one of them cannot be watched.
 import asyncio
 import time
 from collections import Counter, deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -29,6 +30,7 @@ from shoal.kubernetes.events import EventRecorder, Told
 from shoal.kubernetes.executor import KubernetesExecutor
 from shoal.kubernetes.fleet import FleetView
 from shoal.kubernetes.flights import Flight
+from shoal.kubernetes.memory import Content, Memory, content_of, events_of
 from shoal.kubernetes.pricing import Pricing
 from shoal.kubernetes.source import Source
 from shoal.kubernetes.truth import Truth
@@ -85,11 +87,15 @@ DEFAULT_OPTIONS: Final = SchedulerOptions()
 
 @dataclass(frozen=True)
 class Reach:
-    """A cluster as it is reached and seen; the cache feeds the stores of `truth`."""
+    """A cluster as it is reached and seen; the cache feeds the stores of `truth`.
+
+    What has to be remembered beside is kept in `memory`, if there is one.
+    """
 
     client: Client
     cache: WatchCache
     truth: Truth
+    memory: Memory | None = None
 
 
 @dataclass
@@ -132,6 +138,9 @@ class Scheduler:
         self._leadership = leadership or AlwaysLeads()
         self._wake = asyncio.Event()
         self._tell = tell
+        self._memory = reach.memory
+        self._recalled: Content | None = None
+        """What an earlier leader remembered, once this process has come to lead."""
         self._deadlines = Deadlines(self.source, options.deadlines)
         self._told_holds: dict[str, Hold] = {}
         self._freed: deque[float] = deque(maxlen=LATENCIES)
@@ -172,12 +181,16 @@ class Scheduler:
             if self._tell is not None:
                 tasks.create_task(self._tell.run(), name="events")
             tasks.create_task(self.pricing.run(), name="prices")
+            if self._memory is not None:
+                tasks.create_task(self._memory.run(self._to_remember), name="memory")
             tasks.create_task(self._drive(), name="drive")
 
     async def _drive(self) -> None:
         await self._cache.wait_listed()
         while True:
             self._wake.clear()
+            if self._memory is not None and self._leadership.is_leader and not self.source.acts:
+                self._recalled = await self._memory.read()
             again = self.step()
             if again or self.source.is_dirty:
                 await asyncio.sleep(0)
@@ -196,6 +209,8 @@ class Scheduler:
             self._count(event, heard_s)
             self.loop.feed(event)
             self._undecided = True
+        for event in self._recall(at_us):
+            self.loop.feed(event)
         for priced in self.pricing.changes(at_us):
             self._count(priced, None)
             self.loop.feed(priced)
@@ -222,6 +237,24 @@ class Scheduler:
         self._look_at_deadlines(at_us)
         self._tell_holds()
         return self._undecided and self._decide(at_us)
+
+    def _recall(self, at_us: int) -> Iterator[ev.Event]:
+        """What an earlier leader remembered, once everything else has been taken in."""
+        content, self._recalled = self._recalled, None
+        if content is None:
+            return
+        _log.info("remembered", workloads=len(content.pasts), refusals=len(content.refusals))
+        for owner, nodes in content.refusals.items():
+            self.source.units.refusals.setdefault(owner, {}).update(nodes)
+            self.source.mark_owner(owner)
+        yield from events_of(content)
+        yield from self.source.recall(content.pasts, at_us)
+        yield from self.source.changes(at_us)
+
+    def _to_remember(self) -> Content | None:
+        if not self._leadership.is_leader or not self.source.acts or not self.is_ready:
+            return None
+        return content_of(self.world, self.source, now_us())
 
     def _is_time(self, at_us: int) -> bool:
         return self._look_again_us is not None and self._look_again_us <= at_us

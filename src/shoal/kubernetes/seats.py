@@ -1,13 +1,16 @@
 """Seats of starts: confirmed, emptied, kept for a successor, filled, given up."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
 
 from shoal.core import events as ev
-from shoal.core.world import World
+from shoal.core.world import Entry, World
 from shoal.kubernetes.asks import AskReader
 from shoal.kubernetes.books import DEFAULT_OPTIONS, Books, SourceOptions
 from shoal.kubernetes.fleet import FleetView
 from shoal.kubernetes.flights import Flight, since_us
+from shoal.kubernetes.history import Past
 from shoal.kubernetes.truth import OWNER, Stage, Truth
 from shoal.kubernetes.units import Units
 from shoal.kubernetes.wire.pod import Pod
@@ -243,6 +246,7 @@ class Seats(Books):
             or self.truth.stage(self.pods.get(seat.pod)) is Stage.BOUND
         ]
         known = entry.started if entry is not None else {}
+        past = self.units.pasts.pop(flight.uid, None) or (_past_of(entry) if entry else NO_PAST)
         evicting = tuple(sorted(flight.evicting))
         yield ev.WorkloadRestored(
             now_us,
@@ -258,12 +262,44 @@ class Seats(Books):
             checkpoint_us=entry.checkpoint_us if entry is not None else None,
             evicting=evicting,
             resting=tuple(n for n in evicting if flight.evicting[n].beneficiaries),
-            evictions_us=entry.evictions_us if entry is not None else (),
+            was_evicted=past.was_evicted,
+            evictions_us=past.evictions_us,
+            served_device_us=past.served_device_us,
         )
+
+    def pasts(self) -> dict[str, Past]:
+        """What is to be remembered of workloads that were evicted, by uid."""
+        found = {
+            uid: past
+            for uid, past in self.units.pasts.items()
+            if self.truth.pods.by(OWNER, uid.rpartition("/")[0])
+        }
+        for uid, entry in self.world.entries.items():
+            if entry.was_evicted:
+                found[uid] = _past_of(entry)
+        return found
+
+    def recall(self, pasts: Mapping[str, Past], now_us: int) -> Iterator[ev.Event]:
+        """Remember the pasts of workloads, those that are here and those that may come back."""
+        for uid, past in pasts.items():
+            yield from self.units.recall(uid, past, now_us)
+            flight = self.flights.get(uid)
+            if flight is not None:
+                flight.workload = replace(flight.workload, created_us=past.came_us)
+                yield from self._restore(flight, now_us)
 
     def _since_us(self, flight: Flight, number: int, now_us: int) -> int:
         found = since_us(self.pods.get(flight.seats[number].pod))
         return now_us if found is None else min(found, now_us)
+
+
+NO_PAST: Final = Past(0, was_evicted=False)
+
+
+def _past_of(entry: Entry) -> Past:
+    return Past(
+        entry.workload.created_us, entry.was_evicted, entry.evictions_us, entry.served_device_us
+    )
 
 
 def _is_done(pod: Pod | None) -> bool:

@@ -8,13 +8,13 @@ has (pods carry the workload that they belong to), so they are the same after a 
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from dataclasses import dataclass, replace
+from typing import Final
 
 from shoal.core import events as ev
-from shoal.core.world import Entry, State, World
+from shoal.core.world import Entry, State
 from shoal.kubernetes.asks import Ask
-from shoal.kubernetes.fleet import FleetView
+from shoal.kubernetes.book import Book
 from shoal.kubernetes.flights import (
     created_us,
     in_order,
@@ -22,11 +22,10 @@ from shoal.kubernetes.flights import (
     reservation_of,
     workload_of,
 )
+from shoal.kubernetes.history import Past
 from shoal.kubernetes.numbers import Numbers
-from shoal.kubernetes.plans import Kept
-from shoal.kubernetes.truth import NAMESPACE, OWNER, Stage, Truth, owner_uid
+from shoal.kubernetes.truth import NAMESPACE, OWNER, Stage, owner_uid
 from shoal.kubernetes.wire.pod import Pod
-from shoal.kubernetes.wire.workload import Job, ReplicaSet
 from shoal.model.hold import Hold, HoldReason
 from shoal.model.workload import Outcome, Workload
 from shoal.objects.quantity import QuantityError, ceiling, floor
@@ -45,35 +44,6 @@ class Unit:
     workload: Workload
     owner: str
     pods: tuple[str, ...]
-
-
-class Book(Protocol):
-    """What the units read of the rest of the source."""
-
-    truth: Truth
-    world: World
-    fleet: FleetView
-    jobs: dict[str, Job]
-    replica_sets: dict[str, ReplicaSet]
-    flights_of: dict[str, set[str]]
-    replans: set[str]
-    kept: dict[str, Kept]
-
-    def ask(self, pod: Pod) -> Ask:
-        """What a pod asks for."""
-        ...
-
-    def truth_of(self, uid: str) -> Pod | None:
-        """The pod with this uid as it was last seen."""
-        ...
-
-    def is_seated(self, pod: str) -> bool:
-        """Whether a pod has its place in a start."""
-        ...
-
-    def fill(self, owner: str, pods: Sequence[Pod], now_us: int) -> list[Pod]:
-        """Seat pods in empty seats of their owner's starts; returns those left over."""
-        ...
 
 
 class Units:
@@ -98,6 +68,8 @@ class Units:
         self.returning: dict[str, int] = {}
         """Workloads whose evicted pods are gone and not made again yet, and until when that is
         waited for (us)."""
+        self.pasts: dict[str, Past] = {}
+        """What is remembered of workloads that have not been submitted since."""
         self._too_late: dict[str, str] = {}
         """Pods that waited for as long as their queue allows, and how long that was."""
         self._quota_seen: dict[str, tuple[str, str, str, str]] = {}
@@ -196,6 +168,14 @@ class Units:
         if owner in self._book.jobs:
             self.gangs[owner] = workload.uid
 
+    def recall(self, uid: str, past: Past, now_us: int) -> Iterator[ev.Event]:
+        """Remember the past of a workload, which may wait already."""
+        self.pasts[uid] = past
+        unit = self.waiting.get(uid)
+        if unit is not None:
+            unit.workload = replace(unit.workload, created_us=past.came_us)
+            yield from self.submit_again(uid, now_us)
+
     def submit_again(self, uid: str, now_us: int) -> Iterator[ev.Event]:
         """Have a workload that waits already wait with the places that are kept for it."""
         unit = self.waiting.get(uid)
@@ -263,6 +243,14 @@ class Units:
         self.refusals.setdefault(owner, {})[node] = now_us + REFUSED_US
         self.due[owner] = min(self.due.get(owner, now_us + REFUSED_US), now_us + REFUSED_US)
 
+    def refused_now(self, now_us: int) -> dict[str, dict[str, int]]:
+        """Nodes that are not tried again for now, by owner, and until when (us)."""
+        found = {
+            owner: {node: until for node, until in nodes.items() if until > now_us}
+            for owner, nodes in self.refusals.items()
+        }
+        return {owner: nodes for owner, nodes in found.items() if nodes}
+
     def forgive(self, node: str) -> list[str]:
         """Forget what a node refused, as it has changed; returns whom that concerns."""
         owners = [owner for owner, nodes in self.refusals.items() if nodes.pop(node, None)]
@@ -290,14 +278,20 @@ class Units:
     def _workload(self, uid: str, pairs: Sequence[tuple[Pod, Ask]]) -> Workload:
         known = self.waiting.get(uid)
         # What waits keeps its place in the queue while single pods of it are replaced.
-        came_us = known.workload.created_us if known else created_us(pod for pod, _ in pairs)
+        if known is not None:
+            came_us = known.workload.created_us
+        elif uid in self.pasts:
+            came_us = self.pasts[uid].came_us
+        else:
+            came_us = created_us(pod for pod, _ in pairs)
         return workload_of(uid, pairs, came_us)
 
     def _submit(self, unit: Unit, now_us: int) -> Iterator[ev.Event]:
         uid = unit.workload.uid
         known = self.waiting.get(uid)
         self.waiting[uid] = unit
-        self._came_back(unit)
+        if unit.pods:
+            self._came_back(unit)
         if known is not None and known.pods != unit.pods:
             self._forget_pods(known)
         self.unit_of.update(dict.fromkeys(unit.pods, uid))
@@ -309,9 +303,14 @@ class Units:
         if entry is not None:
             yield ev.WorkloadEnded(now_us, uid, Outcome.CANCELLED)
         reserved = reservation_of(self._book.world, unit.workload, self._book.kept.pop(uid, None))
-        if refused or reserved:
+        past = self.pasts.pop(uid, None)
+        if refused or reserved or past:
             yield ev.WorkloadRestored(
-                now_us, unit.workload, 0, (), (), None, refused, reserved=reserved
+                *(now_us, unit.workload, 0, (), (), None, refused),
+                was_evicted=past is not None and past.was_evicted,
+                evictions_us=past.evictions_us if past is not None else (),
+                reserved=reserved,
+                served_device_us=past.served_device_us if past is not None else 0,
             )
         else:
             yield ev.WorkloadSubmitted(now_us, unit.workload)

@@ -133,6 +133,14 @@ RIGHTS: Final = (
     ),
     Right(
         "scheduler",
+        "",
+        "configmaps",
+        ("get", "create", "patch"),
+        namespaced=True,
+        reason="what has to be remembered",
+    ),
+    Right(
+        "scheduler",
         "resource.k8s.io",
         "resourceclaims",
         ("get", "list", "watch", "create", "delete"),

@@ -1,4 +1,4 @@
-"""Leases, events, quotas, disruption budgets and admission policies."""
+"""Leases, events, quotas, disruption budgets, ConfigMaps and admission policies."""
 
 from datetime import datetime
 
@@ -100,6 +100,12 @@ class DisruptionBudget(Object, frozen=True):
 
     spec: DisruptionBudgetSpec = DisruptionBudgetSpec()
     status: DisruptionBudgetStatus = DisruptionBudgetStatus()
+
+
+class ConfigMap(Object, frozen=True):
+    """A ConfigMap; in JSON, `binary_data` is base64."""
+
+    binary_data: dict[str, bytes] = {}
 
 
 class AdmissionPolicy(Object, frozen=True):

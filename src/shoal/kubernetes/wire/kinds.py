@@ -8,6 +8,7 @@ import msgspec
 from shoal.kubernetes.errors import Status, WireError, status_error
 from shoal.kubernetes.wire.cluster import (
     AdmissionPolicy,
+    ConfigMap,
     DisruptionBudget,
     Event,
     Lease,
@@ -155,6 +156,7 @@ class Kind(Generic[T]):
 NODES: Final = Kind(Node, name="Node", plural="nodes", namespaced=False)
 NAMESPACES: Final = Kind(Namespace, name="Namespace", plural="namespaces", namespaced=False)
 PODS: Final = Kind(Pod, name="Pod", plural="pods")
+CONFIG_MAPS: Final = Kind(ConfigMap, name="ConfigMap", plural="configmaps")
 RESOURCE_QUOTAS: Final = Kind(ResourceQuota, name="ResourceQuota", plural="resourcequotas")
 
 _RESOURCE: Final = "resource.k8s.io"
