@@ -253,3 +253,66 @@ def test_a_few_devices_that_are_gone_freeze_nothing() -> None:
     case.happen(ev.NodeLost(0, "n5"))
     case.submit(work("a/a1"))
     assert len(case.evictions) == 1
+
+
+def test_work_past_its_declared_end_has_no_minimum_run() -> None:
+    bounds = EvictionBounds(minimum_run_us=60 * MINUTE_US)
+    q = replace(queue("q"), eviction=bounds)
+    case = Case([node("n1", 2)], tree(q))
+    case.submit(work("q/honest"), work("q/liar", run_us=MINUTE_US))
+    case.to(10)
+    case.submit(work("q/urgent", priority=1))
+    assert case.evicted == [("10:00", "q/liar", 10)]
+
+
+def test_bounds_of_preemption_hold_for_a_workload_and_for_a_queue() -> None:
+    bounds = EvictionBounds(per_workload_per_day=1)
+    case = Case([node("n1", 1)], tree(replace(queue("q"), eviction=bounds)))
+    case.submit(work("q/low"))
+    for minute in (10, 20):
+        case.to(minute)
+        case.submit(work(f"q/high{minute}", priority=1))
+        case.to(minute + 5)
+        if case.world.entries[f"q/high{minute}"].held:
+            case.end(f"q/high{minute}")
+    assert case.evicted == [("10:00", "q/low", 10)]
+    lost = EvictionBounds(device_hours_lost_per_day=1)
+    case = Case([node("n1", 2)], tree(replace(queue("q"), eviction=lost)))
+    case.submit(work("q/low1"), work("q/low2"))
+    case.to(40)
+    case.submit(work("q/high1", priority=1))
+    case.to(41)
+    case.submit(work("q/high2", priority=1))
+    assert len(case.evictions) == 1
+
+
+def test_what_was_evicted_evicts_nobody_when_it_comes_back() -> None:
+    case = Case([node("n1", 1)], tree(queue("q")))
+    case.submit(work("q/middle", priority=1))
+    case.to(10)
+    case.submit(work("q/high", priority=2))
+    case.to(20)
+    case.submit(work("q/low"))
+    case.end("q/high")
+    assert case.starts("q/middle") == ["0:00", "20:00"]
+    case.end("q/middle")
+    case.submit(work("q/middle2", priority=1))
+    assert [uid for _, uid, _ in case.evictions] == ["q/middle", "q/low"]
+
+
+def test_grace_is_the_smaller_of_the_pods_and_the_queues() -> None:
+    case = Case([node("n1", 1)], tree(queue("a", 1), queue("b", grace_max_us=30 * SECOND_US)))
+    case.submit(batch("b/b1", grace_us=60 * SECOND_US))
+    case.to(1)
+    case.submit(work("a/a1"))
+    (evict,) = (seen.decision for seen in case.seen if isinstance(seen.decision, Evict))
+    assert evict.grace_us == 30 * SECOND_US
+
+
+def test_what_takes_too_long_to_stop_does_not_borrow() -> None:
+    lender = queue("a", 1, reclaim_within_us=MINUTE_US)
+    case = Case([node("n1", 2)], tree(lender, queue("b")))
+    case.submit(batch("b/slow", grace_us=2 * MINUTE_US), batch("b/bare", recreated=False))
+    assert case.starts("b/slow") == case.starts("b/bare") == []
+    case.submit(batch("b/quick", grace_us=MINUTE_US))
+    assert case.starts("b/quick") == ["0:00"]

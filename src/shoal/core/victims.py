@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from shoal.core.declared import overdue
 from shoal.core.entry import Entry
 from shoal.core.evictions import DAY_US
 from shoal.core.precedence import priority_of
@@ -127,7 +128,7 @@ def protection(world: World, entry: Entry, lender: str | None, now_us: int) -> P
     """Return from when on a workload may be evicted, as far as time and its owner say.
 
     `lender` is the queue that wants its guarantee back; None for a preemption, to which the bounds
-    of eviction apply as well. On borrowed devices the minimum run is at most what leaves a lender
+    of eviction apply as well. Work past the end that it declared has no minimum run. On borrowed devices the minimum run is at most what leaves a lender
     enough of its `reclaimWithin` for the pods to stop.
     """
     workload = entry.workload
@@ -138,6 +139,8 @@ def protection(world: World, entry: Entry, lender: str | None, now_us: int) -> P
     if lender is None and _beyond_bounds(world, entry, now_us):
         return NEVER
     run_us = tenants.inherited(queue, "minimum_run_us") or 0
+    if overdue(entry, now_us):
+        run_us = 0
     if lender is not None:
         patient = tenants.tree.get(lender)
         within_us = patient.reclaim_within_us if patient is not None else 0
