@@ -128,8 +128,9 @@ def protection(world: World, entry: Entry, lender: str | None, now_us: int) -> P
     """Return from when on a workload may be evicted, as far as time and its owner say.
 
     `lender` is the queue that wants its guarantee back; None for a preemption, to which the bounds
-    of eviction apply as well. Work past the end that it declared has no minimum run. On borrowed devices the minimum run is at most what leaves a lender
-    enough of its `reclaimWithin` for the pods to stop.
+    of eviction apply as well. Work past the end that it declared has no minimum run. On borrowed
+    devices the minimum run is at most what leaves a lender enough of its `reclaimWithin` for the
+    pods to stop.
     """
     workload = entry.workload
     tenants = world.tenants
