@@ -303,6 +303,10 @@ def test_prices_are_given_as_files_of_the_catalogue(
     )
     assert run("shoal", [*line, "--catalog", str(prices)]) == 0
     capsys.readouterr()
+    # Prices are those of the platform's own day, which is in January.
+    prices.write_text(prices.read_text().replace("2026-01-01", "2026-03-01"))
+    assert run("shoal", [*line, "--catalog", str(prices)]) == 2
+    assert "no price is known of T4;" in capsys.readouterr().err
     prices.write_text("schema: shoal.dev/catalog/v0\n")
     assert run("shoal", [*line, "--catalog", str(prices)]) == 2
     assert "the file must say" in capsys.readouterr().err

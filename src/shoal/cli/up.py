@@ -407,56 +407,65 @@ def _short(path: Path) -> str:
 
 @dataclass(frozen=True)
 class _Read:
-    """The catalogue and what people wrote; `is_new` where they name it now."""
+    """The catalogue, and the texts that people wrote; `is_new` where they name them now."""
 
     catalog: "Catalog"
-    written: "Written"
+    texts: list[tuple[str, bytes]]
     is_new: bool
 
 
 def _written(folder: Path, what: "BegunWith", given: Objects) -> _Read:
-    """Return the catalogue and what people wrote: now, while it last ran, or for the demo."""
+    """Return the catalogue and what people wrote: now, while it last ran, or for the demo.
+
+    What is wrong with it on every day is said before anything is begun.
+    """
     from importlib.resources import as_file, files
 
     from shoal.catalog.load import CatalogError, load_catalog
     from shoal.cli.apply import failed
-    from shoal.objects.files import BadObjectsError, read_objects
+    from shoal.objects.files import BadObjectsError, object_texts, read_object_texts
     from shoal.objects.pools import node_problems
     from shoal.simulation.platform import OBJECTS
 
     try:
-        known = load_catalog(given.catalog)
+        catalog = load_catalog(given.catalog)
     except CatalogError as error:
         raise UsageError(str(error)) from None
     applied = folder / OBJECTS
-    own = files("shoal.simulation") / "demo.yaml"
+    kept = [applied] if applied.exists() else []
     try:
-        with as_file(own) as demo:
-            if given.queues:
-                written = read_objects(given.queues, known)
-            elif applied.exists():
-                written = read_objects([applied], known)
-            else:
-                written = read_objects([demo] if what.demo else [], known)
+        with as_file(files("shoal.simulation") / "demo.yaml") as demo:
+            texts = object_texts(given.queues or kept or ([demo] if what.demo else []))
+        written = read_object_texts(texts, catalog)
     except BadObjectsError as error:
         raise failed(error.problems) from None
     problems = node_problems(written.pools, {node.name: node.labels for node in what.nodes})
     if problems:
         raise failed(problems)
-    return _Read(known, written, is_new=bool(given.queues))
+    return _Read(catalog, texts, is_new=bool(given.queues))
 
 
-def _keep_to(platform: "Platform", read: "_Read") -> "Written":
-    """Have a platform keep to these queues, and to those that close until they are empty."""
-    from shoal.objects.files import Written as Taken
+def _keep_to(platform: "Platform", read: _Read) -> "Written":
+    """Have a platform keep to these queues, and to those that close until they are empty.
+
+    Exchange rates and prices are those of the platform's day.
+    """
+    from shoal.cli.apply import failed
+    from shoal.objects.files import BadObjectsError, Written, read_object_texts
     from shoal.objects.meaning import closing_kept
     from shoal.objects.quotas import names_of
     from shoal.objects.tree import resolved
     from shoal.server.changing import inside_of
+    from shoal.server.standing import moment
 
+    try:
+        day = moment(platform.now_us).date()
+        written = read_object_texts(read.texts, read.catalog, day)
+    except BadObjectsError as error:
+        raise failed(error.problems) from None
     if read.is_new:
         platform.forget_objects()
     world, names = platform.world, names_of(read.catalog)
-    tree = closing_kept(world.tenants.tree, read.written.tree, inside_of(world), names)
+    tree = closing_kept(world.tenants.tree, written.tree, inside_of(world), names)
     platform.keep_to(resolved(tree, names))
-    return Taken(read.written.pools, tree)
+    return Written(written.pools, tree)
