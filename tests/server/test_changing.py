@@ -140,6 +140,15 @@ def test_O03_a_deleted_queue_closes_and_opens_again(lab: Api) -> None:
     assert again[0]["wait"]["reason"] != "queue-closing"
 
 
+def test_without_queues_there_are_no_priorities(tmp_path: Path) -> None:
+    with platform(tmp_path, queues=None) as rig:
+        api = Api(make_app(rig.standing))
+        api.rig = rig
+        ((_, field, message),) = api.refused(pod("p", priority="urgent"))
+    assert field == "shoal.dev/priority"
+    assert message.endswith("'urgent', which is no priority of queue vision; it has: -")
+
+
 def test_what_counts_in_units_is_shown_in_units(lab: Api) -> None:
     lab.submit(job("a", 2, queue="lab", accelerators="H100"))
     sxm = "H100-SXM5-80GB"

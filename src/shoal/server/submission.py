@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from shoal.catalog.catalog import Catalog
 from shoal.model.modes import Channel
-from shoal.model.queue import QueueTree
+from shoal.model.queue import Queue, QueueTree
 from shoal.model.refusal import Refusal, RefusalCode
 from shoal.model.workload import Workload, WorkloadType
 from shoal.objects.annotations import DEFAULT_QUEUE, PREFIX, PRIORITY, QUEUE, refuse
@@ -189,9 +189,7 @@ class Reader:
 
     def _priority_in(self, number: int, group: Group, name: str, type_: WorkloadType) -> int:
         """The value of its priority; whoever has the socket may ask for every one."""
-        queue = self._tree.get(name)
-        if queue is None:
-            return 0
+        queue = self._tree.get(name) or Queue(name)
         wrong = type_in(queue, type_)
         if wrong is not None:
             self._complain(number, wrong.field, self._said(wrong))
