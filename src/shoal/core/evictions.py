@@ -86,13 +86,12 @@ class Evictions:
 
     def gone(self, now_us: int) -> tuple[int, int]:
         """Return how many devices are gone that worked within the window, and how many worked."""
-        within = [
-            devices
-            for number, (_, devices) in enumerate(self.working)
-            if number + 1 == len(self.working) or self.working[number + 1][0] > now_us - WINDOW_US
-        ]
-        most = max(within, default=0)
-        return most - (within[-1] if within else 0), most
+        most = 0
+        for at_us, devices in reversed(self.working):
+            most = max(most, devices)
+            if at_us <= now_us - WINDOW_US:
+                break
+        return most - (self.working[-1][1] if self.working else 0), most
 
     def preempted(self, queue: str, at_us: int, lost_device_us: int) -> None:
         """Note what the work of a queue has lost by a preemption."""
