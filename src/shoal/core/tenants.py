@@ -174,6 +174,10 @@ class Tenants(Lending):
 
     # Rules ------------------------------------------------------------------------------------
 
+    def limits(self, queue: str) -> tuple[Bound, ...]:
+        """Return the limits of a queue itself."""
+        return self._limits[self._number[queue]]
+
     def bounded(self, queue: str) -> bool:
         """Return whether there may be something that is never allowed in a queue."""
         return any(self._limits[number] or self._written[number] for number in self._paths[queue])
