@@ -18,11 +18,11 @@ from shoal.core.entry import Entry
 from shoal.core.events import Examined
 from shoal.core.evictions import most_evictions, too_many_gone
 from shoal.core.keeping import backfills, free, in_vain, lay, lift, lost
+from shoal.core.looks import Looks
 from shoal.core.order import Heads
 from shoal.core.policies import Policy
 from shoal.core.quota import Refusal, start_within_quota, units_of
 from shoal.core.reservation import Reservation
-from shoal.core.sleepers import Kind
 from shoal.core.victims import Victim, lost_device_us
 from shoal.core.waiting import Group
 from shoal.core.world import World
@@ -87,10 +87,6 @@ class _Run:
         """Evictions by workload: what goes of it in one cycle goes together."""
         self._fresh = dict(world.waiting.fresh)
         """Rows that have gained room since the last complete cycle, or gain it in this one."""
-        self._room_for: dict[Kind, bool] = {}
-        """Whether there is still room there, by what sleeping groups ask for."""
-        self._kinds: dict[Kind, None] = {}
-        """What the sleeping groups ask for that are looked at."""
         self._looked_at: dict[Group, None] = {}
         """Groups whose first member waits on."""
         self._ends: list[tuple[int, Entry]] | None = None
@@ -211,52 +207,17 @@ class _Run:
         of the next; where one member finds no place the others would not find it either. What does
         not fit may make others go, whose places are then kept for it.
         """
-        world = self._world
-        self._kinds = self._sleeping_kinds()
-        heads = Heads(world, self._must_look, self._has_room, self._any_has_room)
-        heads.begin((*world.waiting.awake, *self._due), self._kinds)
+        looks = Looks(self._world, self._fresh, self._due, lambda: self._ahead)
+        heads = Heads(self._world, looks)
         while head := heads.pop():
             group, member = head
             if self._budget.spent:
                 self.complete = False
                 return
             if self._try_to_start(group, member):
-                self._room_for = {kind: False for kind, room in self._room_for.items() if not room}
+                looks.taken()
                 heads.changed(group.queue)
                 heads.push(group, member + 1)
-
-    def _must_look(self, group: Group) -> bool:
-        """Return whether a group is looked at whatever room there is."""
-        return not group.asleep or group in self._due
-
-    def _has_room(self, group: Group) -> bool:
-        """Return whether there is still room for a group that slept; a cycle makes it less."""
-        room = self._room_for.get(group.shapes)
-        if room is None:
-            world, kind = self._world, group.shapes
-            room = world.may_fit(kind, self._fresh)
-            if not room and self._ahead:
-                lift(world, self._ahead)
-                room = world.may_fit(kind, self._fresh)
-                lay(world, self._ahead)
-            self._room_for[kind] = room
-        return room
-
-    def _any_has_room(self) -> bool:
-        return any(self._room_for.get(kind, True) for kind in self._kinds)
-
-    def _sleeping_kinds(self) -> dict[Kind, None]:
-        """Return what sleeping groups ask for that are worth a look.
-
-        Some may use places that are kept for others, because they end before.
-        """
-        world = self._world
-        found = world.kinds_for(self._fresh)
-        if self._ahead:
-            lift(world, self._ahead)
-            found |= world.kinds_for(self._fresh)
-            lay(world, self._ahead)
-        return found
 
     @property
     def _ahead(self) -> list[str]:

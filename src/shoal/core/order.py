@@ -15,8 +15,8 @@ from itertools import count
 from shoal.core.dominance import dominant_share
 from shoal.core.entry import Entry
 from shoal.core.grouping import place_of
+from shoal.core.looks import Looks
 from shoal.core.precedence import Order
-from shoal.core.sleepers import Kind
 from shoal.core.waiting import Group
 from shoal.core.world import World
 from shoal.model.fractions import UNIT
@@ -71,25 +71,18 @@ class _Place:
 class Heads:
     """The heads of all queues.
 
-    Groups that `must` be looked at are, others as long as they have `room`, which only gets less;
-    when there is not `any_room` left for these, they are forgotten all at once. What a start
-    changes in the accounts of the queue that the last head came from is seen; whoever changes those
-    of other queues has to tell that they have `changed`.
+    When there is no room left for any group that slept, these are forgotten all at once. What a
+    start changes in the accounts of the queue that the last head came from is seen; whoever changes
+    those of other queues has to tell that they have `changed`.
+
+    Which groups of a queue sleep is asked when its turn may have come, so that a cycle costs what
+    it starts, and not what waits.
     """
 
-    def __init__(
-        self,
-        world: World,
-        must: Callable[[Group], bool],
-        room: Callable[[Group], bool],
-        any_room: Callable[[], bool],
-    ) -> None:
+    def __init__(self, world: World, looks: Looks) -> None:
         self._tenants = world.tenants
         self._waiting = world.waiting
-        self._kinds: dict[Kind, None] = {}
-        self._must = must
-        self._room = room
-        self._any_room = any_room
+        self._looks = looks
         self._musts: dict[Group, int] = {}
         """Groups that have to be looked at, and from which member on."""
         self._narrowed = False
@@ -100,17 +93,9 @@ class Heads:
         self._stale: dict[_Place, None] = {}
         """Places whose rank, and that of all above them, has to be found anew."""
         self._numbers = count()
-
-    def begin(self, groups: Iterable[Group], kinds: dict[Kind, None]) -> None:
-        """Add groups that must be looked at, and sleeping ones of some kinds.
-
-        Which groups of a queue sleep is asked when its turn may have come, so that a cycle costs
-        what it starts, and not what waits.
-        """
-        for group in groups:
+        for group in looks.groups():
             self.push(group, 0)
-        self._kinds = kinds
-        for queue, user in self._waiting.places_of(kinds):
+        for queue, user in self._waiting.places_of(looks.kinds):
             place = self._place_of(queue, user)
             place.unseen = True
             self._stale[place] = None
@@ -118,7 +103,7 @@ class Heads:
     def push(self, group: Group, member: int) -> None:
         """Add the member of a group with this number, if it has so many."""
         if member < len(group.members):
-            if self._must(group):
+            if self._looks.must(group):
                 self._musts[group] = member
             place = self._place_of(group.queue, group.user)
             heappush(place.heads, (group.members[member], group, member))
@@ -127,7 +112,7 @@ class Heads:
     def pop(self) -> tuple[Group, int] | None:
         """Take the group whose turn it is and the number of its member, None if there is none."""
         while True:
-            if not self._narrowed and not self._any_room():
+            if not self._narrowed and not self._looks.any_room():
                 self._narrow()
             self._rank_anew()
             place = self._above_all.next(self._worth_a_look)
@@ -144,12 +129,12 @@ class Heads:
     def _see(self, place: _Place) -> None:
         """Add the sleeping groups of a queue, or of a user in it."""
         place.unseen = False
-        sleeping = self._waiting.sleepers_in((place.queue, place.user or ""), self._kinds)
-        place.heads += [(g.members[0], g, 0) for g in sleeping if not self._must(g)]
+        sleeping = self._waiting.sleepers_in((place.queue, place.user or ""), self._looks.kinds)
+        place.heads += [(g.members[0], g, 0) for g in sleeping if not self._looks.must(g)]
         heapify(place.heads)
 
     def _worth_a_look(self, group: Group) -> bool:
-        return self._must(group) or self._room(group)
+        return self._looks.must(group) or self._looks.room(group)
 
     def _narrow(self) -> None:
         """Forget all groups but those that have to be looked at."""
