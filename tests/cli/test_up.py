@@ -134,6 +134,7 @@ def test_stopped_or_killed_it_goes_on(environment: dict[str, str]) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 def test_without_a_terminal_it_runs_one_day_and_says_what_that_came_to() -> None:
     """The same on any machine, but for the last digits of prices."""
     with TemporaryDirectory() as folder:
@@ -153,6 +154,12 @@ def test_without_a_terminal_it_runs_one_day_and_says_what_that_came_to() -> None
         assert found
         assert 50 < float(found[1]) < 100
         assert float(found[2]) < float(found[1])
+    assert re.search(
+        r"^evicted: \d+ for guarantees, \d+ for higher priority; at most [\d,.]+ device hours"
+        r" of work were lost$",
+        done.stdout,
+        re.MULTILINE,
+    )
     assert not done.stderr
 
 

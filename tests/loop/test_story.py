@@ -3,11 +3,21 @@
 from dataclasses import replace
 
 from shoal.core import events as ev
-from shoal.core.decisions import Start, Wait
-from shoal.loop.story import ENDED_KEPT, MOMENTS_KEPT, NAMED, NOTED_KEPT, Step, Story
+from shoal.core.decisions import Evict, Freeze, GiveUp, Reserve, Start, Wait
+from shoal.loop.metrics import LoopMetrics
+from shoal.loop.story import (
+    ENDED_KEPT,
+    MOMENTS_KEPT,
+    NAMED,
+    NOTED_KEPT,
+    Acting,
+    Guard,
+    Step,
+    Story,
+)
 from shoal.model.verdict import Obstacle, Reason, Stage, Verdict
 from shoal.model.workload import Outcome, Placement, Workload
-from tests.core.build import job, share
+from tests.core.build import job, share, whole
 
 VERDICT = Verdict(Stage.PLACE, (Obstacle(Reason.CPU, 3),), 0, 1, ())
 WORK = job("w", share(100))
@@ -89,3 +99,135 @@ def test_late_and_repeated_items_change_nothing() -> None:
     told(story, ev.PodEnded(7, "w", 0), ev.PodEnded(8, "w", 0))
     assert story.ended["w"].ended_us == 7
     assert story.ended["w"].outcome is None
+
+
+# Evictions ----------------------------------------------------------------------------------------
+
+TWO = job("w", whole(1), 2)
+PLACES = (Placement(0, "n", ("n/0",)), Placement(1, "n", ("n/1",)))
+
+
+def eviction(*pods: int, at_us: int = 50, reason: Reason = Reason.RECLAIM) -> ev.Event:
+    evict = Evict(f"evict/{at_us}", "w", pods, ("p",), 7, True, 30, reason)
+    return ev.Decided(at_us, evict)
+
+
+def running(workload: Workload = TWO) -> Story:
+    """A story in which a workload runs since 10 and is safe up to 40."""
+    return told(
+        Story(),
+        submitted(workload),
+        ev.Decided(2, Start("start/w/1", "w", PLACES)),
+        ev.PodStarted(5, "w", 0),
+        ev.PodStarted(10, "w", 1),
+        ev.CheckpointReported(45, "w", 40),
+    )
+
+
+def restored(story: Story) -> Story:
+    """A story made from the snapshot of another."""
+    again = Story()
+    for life in story.lives.values():
+        again.apply(
+            0,
+            ev.WorkloadRestored(9, life.workload, life.attempt, life.placements, (0, 1), None, ()),
+        )
+    for part in story.snapshot(9):
+        if isinstance(part, Acting):
+            again.apply(0, part)
+        else:
+            again.restore(part)
+    return again
+
+
+def test_what_is_evicted_whole_waits_again_and_keeps_what_is_safe() -> None:
+    story = told(running(), eviction(0, 1), ev.PodEnded(60, "w", 0))
+    life = story.lives["w"]
+    assert [each.pod for each in life.placements] == [1]
+    assert life.evicting == (life.evicted,)
+    assert list(restored(story).snapshot(9)) == list(story.snapshot(9))
+    told(story, ev.PodEnded(70, "w", 1))
+    assert (life.placements, life.evicting, life.started_us, life.running_us) == (
+        (),
+        (),
+        None,
+        None,
+    )
+    assert (life.done_us, life.checkpoint_us) == (30, None)
+    assert life.evicted is not None
+    assert life.evicted.at_us == 50
+    assert [(each.step, each.reason, each.detail) for each in life.moments[-2:]] == [
+        (Step.EVICTED, Reason.RECLAIM, "p"),
+        (Step.WAITS_AGAIN, None, ""),
+    ]
+    assert list(restored(story).snapshot(9)) == list(story.snapshot(9))
+    told(story, ev.Decided(80, Start("start/w/2", "w", PLACES)), ev.PodEnded(90, "w", 0))
+    told(story, ev.PodEnded(91, "w", 1))
+    assert story.ended["w"].outcome is None, "a later end is no eviction"
+
+
+def test_a_workload_of_which_some_pods_are_evicted_runs_on() -> None:
+    story = told(running(), eviction(1), ev.PodEnded(60, "w", 1))
+    life = story.lives["w"]
+    assert (life.running_us, life.checkpoint_us, life.evicting) == (10, 40, ())
+    assert life.evicted is not None
+    told(story, ev.PodEnded(70, "w", 0))
+    assert story.ended["w"].outcome is None
+
+
+def test_what_nobody_makes_again_or_ran_too_long_ends() -> None:
+    bare = told(running(replace(TWO, recreated=False)), eviction(0, 1))
+    too_long = told(running(), eviction(0, 1, reason=Reason.MAXIMUM_RUN))
+    for story in (bare, too_long):
+        told(story, ev.PodEnded(60, "w", 0), ev.PodEnded(60, "w", 1))
+        assert "w" in story.ended
+    assert bare.ended["w"].outcome is Outcome.EVICTED
+
+
+def test_an_eviction_that_is_refused_did_not_happen() -> None:
+    story = told(running(), eviction(0, 1), ev.EvictionBlocked(55, "w", 7, 0))
+    life = story.lives["w"]
+    assert life.evicting, "another start was meant"
+    told(story, ev.EvictionBlocked(55, "w", 1, 0))
+    assert (life.evicting, life.evicted, life.moments[-1].step) == ((), None, Step.SPARED)
+    told(story, ev.PodEnded(60, "w", 0), ev.PodEnded(60, "w", 1))
+    assert "w" in story.ended
+
+
+def test_a_checkpoint_is_of_a_run_not_of_the_future_and_does_not_go_back() -> None:
+    story = told(running(), ev.CheckpointReported(50, "w", 90))
+    assert story.lives["w"].checkpoint_us == 50
+    told(story, ev.CheckpointReported(60, "w", 20), ev.CheckpointReported(60, "unknown", 20))
+    assert story.lives["w"].checkpoint_us == 50
+    waits = told(Story(), submitted(TWO), ev.CheckpointReported(3, "w", 3))
+    assert waits.lives["w"].checkpoint_us is None
+
+
+def test_kept_places_and_frozen_evictions_are_told() -> None:
+    kept = Reserve("r", "w", PLACES, None, ("v",), Reason.PREEMPTION)
+    freeze = Freeze("f", 11, 10, Reason.TOO_MANY_EVICTIONS)
+    story = told(
+        Story(),
+        submitted(TWO),
+        ev.Decided(3, kept),
+        ev.Decided(4, GiveUp("g", "w", Reason.PLACE_LOST)),
+        ev.Decided(5, freeze),
+    )
+    assert [(each.step, each.reason) for each in story.lives["w"].moments[1:]] == [
+        (Step.RESERVED, Reason.PREEMPTION),
+        (Step.GAVE_UP, Reason.PLACE_LOST),
+    ]
+    assert story.guard == Guard(frozen_us=5, frozen=freeze)
+    assert restored(story).guard == story.guard
+    told(story, ev.EvictionsResumed(8, "user:ada"))
+    assert story.guard == Guard(resumed_us=8, by="user:ada")
+
+
+def test_evictions_are_counted_by_reason_with_what_they_cost() -> None:
+    metrics = LoopMetrics()
+    for reason, lost_us in ((Reason.RECLAIM, 5), (Reason.RECLAIM, 6), (Reason.PREEMPTION, 7)):
+        metrics.decided(Evict("e", "w", (0,), (), lost_us, True, 0, reason))
+    metrics.decided(Start("s", "w", ()))
+    assert metrics.decisions == {"Evict": 3, "Start": 1}
+    assert metrics.evictions == {"reclaim": 2, "preemption": 1}
+    assert metrics.lost_device_us == {"reclaim": 11, "preemption": 7}

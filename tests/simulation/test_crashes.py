@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from shoal.core import events as ev
-from shoal.core.decisions import Evict, Start
+from shoal.core.decisions import Evict, Reserve, Start
 from shoal.core.validate import check
 from shoal.loop.recording import segments_in
 from shoal.loop.records import Item
 from shoal.loop.replica import Replica, restored
+from shoal.model.verdict import Reason
 from shoal.simulation.platform import RECORDING
 from tests.simulation.crashing import CrashError, CrashingDisk, begin, hours, items
 from tests.simulation.evicting import evictions
@@ -86,6 +87,17 @@ def assert_nothing_is_doubled(recorded: list[Item]) -> None:
     )
 
 
+def assert_guarantees_and_priorities_are_kept(recorded: list[Item]) -> None:
+    """Check that on this day devices are taken back, urgent work goes first, places are kept."""
+    decided = [each.decision for each in recorded if isinstance(each, ev.Decided)]
+    evicted = {each.reason for each in decided if isinstance(each, Evict)}
+    assert evicted == {Reason.RECLAIM, Reason.PREEMPTION}
+    kept = {each.reason for each in decided if isinstance(each, Reserve)}
+    assert kept == {*evicted, Reason.RESERVED}
+    again = {each.workload for each in decided if isinstance(each, Start) and each.key[-2:] == "/2"}
+    assert again.intersection(each.workload for each in decided if isinstance(each, Evict))
+
+
 def test_twenty_crashes_in_an_hour_change_nothing(tmp_path: Path) -> None:
     expected = whole_day(tmp_path / "undisturbed", 1)
     assert crash_through(tmp_path / "crashed", 1, 20, 400, seed=3) >= 15
@@ -118,11 +130,12 @@ def test_crashes_while_work_is_evicted_change_nothing(
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1500)
 def test_two_hundred_crashes_in_a_day_change_nothing(
     undisturbed: list[Item], tmp_path: Path
 ) -> None:
     """Between any two writes and within them: what is recorded at last is what would have been."""
+    assert_guarantees_and_priorities_are_kept(undisturbed)
     assert crash_through(tmp_path / "crashed", 24, 210, 5700, seed=11) >= 200
     recorded = items(tmp_path / "crashed")
     assert_nothing_is_doubled(recorded)
@@ -130,6 +143,7 @@ def test_two_hundred_crashes_in_a_day_change_nothing(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1500)
 @pytest.mark.parametrize("seed", range(12))
 def test_two_hundred_crashes_in_a_day_wherever_they_fall(
     undisturbed: list[Item], tmp_path: Path, seed: int

@@ -173,6 +173,8 @@ def test_a_full_or_closed_inbox_takes_nothing(quiet: Platform) -> None:
         quiet.inbox.put(Cancel("x"))
 
 
+@pytest.mark.long
+@pytest.mark.timeout(600)
 def test_work_that_loses_its_node_or_device_is_sent_again(tmp_path: Path) -> None:
     platform = begin(tmp_path, FastDisk(), seed=2)
     platform.run_until(hours(24))
