@@ -5,25 +5,23 @@ its start, so the world is the same before and after; the decisions become state
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from shoal.core import timelimits
 from shoal.core.ahead import nearest_to_free, next_ends, when_it_fits
 from shoal.core.board import Board
 from shoal.core.budget import Budget
-from shoal.core.charges import charges_of
-from shoal.core.clearing import Clearing, NoRoom, Room
-from shoal.core.decisions import Decision, Evict, Freeze, GiveUp, Reserve, Retract, Start, Wait
+from shoal.core.clearing import NoRoom
+from shoal.core.decisions import Decision, GiveUp, Reserve, Retract, Start, Wait
 from shoal.core.entry import Entry
 from shoal.core.events import Examined
-from shoal.core.evictions import most_evictions, too_many_gone
 from shoal.core.keeping import backfills, free, in_vain, lay, lift, lost
 from shoal.core.looks import Looks
+from shoal.core.making_room import MakingRoom
 from shoal.core.order import Heads
 from shoal.core.policies import Policy
 from shoal.core.quota import Refusal, start_within_quota, units_of
 from shoal.core.reservation import Reservation
-from shoal.core.victims import Victim, lost_device_us
 from shoal.core.waiting import Group
 from shoal.core.world import World
 from shoal.model.verdict import Reason, Stage, Verdict
@@ -80,22 +78,18 @@ class _Run:
         self._board = board
         self._now_us = now_us
         self._budget = budget
-        self._clearing = Clearing(world, board, now_us, budget)
+        self._room = MakingRoom(world, board, now_us, budget)
         self._due = dict.fromkeys(world.waiting.due(now_us))
         """Sleeping groups whose time has come."""
-        self._evicts: dict[str, Evict] = {}
-        """Evictions by workload: what goes of it in one cycle goes together."""
         self._fresh = dict(world.waiting.fresh)
         """Rows that have gained room since the last complete cycle, or gain it in this one."""
         self._looked_at: dict[Group, None] = {}
         """Groups whose first member waits on."""
         self._ends: list[tuple[int, Entry]] | None = None
         """Which running work ends next, and when, once it was asked for."""
-        self._evicted = 0
-        """Workloads that this cycle evicts whole."""
-        self._frozen = False
         self._given_up: dict[str, None] = {}
         """Workloads whose kept places are given up, or taken, in this cycle."""
+        self._gave_up = False
         self._reserved = {
             world.entries[uid].workload.queue: None
             for uid in world.reserving
@@ -110,10 +104,7 @@ class _Run:
 
     def look_at_the_fleet(self) -> None:
         """1. Evict nobody from here on where too much of the fleet has gone."""
-        evictions = self._world.evictions
-        gone, worked = evictions.gone(self._now_us)
-        if not evictions.frozen and too_many_gone(gone, worked) and self._world.tenants.tree.queues:
-            self._freeze(Reason.DEVICES_GONE, gone, worked)
+        self._room.look_at_the_fleet()
 
     def look_at(self, groups: Iterable[Group]) -> None:
         """Look at these in this cycle, although nothing has woken them."""
@@ -129,7 +120,8 @@ class _Run:
             for pod, placement in entry.held.items():
                 row = world.fleet.give_back(entry.request_of(pod), placement)
                 self._fresh[row] = None
-                world.charge(entry, pod, entry.charges[pod], -1)
+                if not entry.rests(pod):
+                    world.charge(entry, pod, entry.charges[pod], -1)
                 world.pin(entry, entry.charges[pod], -1)
             self.decisions.append(Retract(f"retract/{uid}/{entry.attempt}", uid, entry.failed_on))
             self.complete = False
@@ -137,7 +129,7 @@ class _Run:
     def end_what_ran_too_long(self) -> None:
         """3. End running work that has had the longest time that its queue grants."""
         for evict in timelimits.ended(self._world, self._now_us):
-            self._evicts[evict.workload] = evict
+            self._room.evicts[evict.workload] = evict
 
     def start_where_places_are_kept(self) -> None:
         """4. Start workloads whose places are free now; give up places that are kept in vain."""
@@ -179,6 +171,7 @@ class _Run:
         key = f"give-up/{uid}/{entry.attempt}/{self._now_us}"
         self.decisions.append(GiveUp(key, uid, reason))
         self._given_up[uid] = None
+        self._gave_up = True
         self.complete = False
 
     def _start_if_ready(self, entry: Entry, reservation: Reservation) -> None:
@@ -207,6 +200,8 @@ class _Run:
         of the next; where one member finds no place the others would not find it either. What does
         not fit may make others go, whose places are then kept for it.
         """
+        if self._gave_up:
+            return  # whoever still goes is charged again; the next cycle sees that
         looks = Looks(self._world, self._fresh, self._due, lambda: self._ahead)
         heads = Heads(self._world, looks)
         while head := heads.pop():
@@ -236,8 +231,12 @@ class _Run:
         entry = self._world.entries[uid]
         found = self._find_place(entry, group)
         if isinstance(found, Refusal):
-            room = self._make_room(entry, group, found)
-            if isinstance(room, Room) or self._reserve_ahead(group, index, found):
+            room = self._room.make_room(entry, group, found)
+            if isinstance(room, Reserve):
+                self.decisions.append(room)
+                self._settled.add(uid)
+                return True
+            if self._reserve_ahead(group, index, found):
                 return True
             self._let_wait(group, index, found, room)
             return False
@@ -303,85 +302,6 @@ class _Run:
             self._ends = next_ends(self._world, self._now_us)
         return self._ends
 
-    def _make_room(self, entry: Entry, group: Group, found: Refusal) -> Room | NoRoom:
-        """Evict others for a workload, if it has a right to that, and keep their places for it."""
-        world = self._world
-        over = found.verdict.over_quota
-        if found.verdict.never or found.verdict.stage is Stage.BUDGET:
-            return NoRoom(hungry=False)
-        if over is not None and over.reason not in (Reason.LIMIT, Reason.LEND_LIMIT):
-            return NoRoom(hungry=False)
-        room = self._clearing.find(entry, group)
-        if isinstance(room, NoRoom):
-            return room
-        if not self._may_evict(sum(1 for victim in room.victims if not victim.spared)):
-            return NoRoom(hungry=True)
-        self._clearing.take(room)
-        uid = entry.workload.uid
-        reason = Reason.PREEMPTION
-        for victim in room.victims:
-            if victim.entry.workload.queue != entry.workload.queue:
-                reason = Reason.RECLAIM
-            self._evict(victim, entry, exact=room.exact)
-        for placement in room.placements:
-            request = entry.request_of(placement.pod)
-            world.fleet.take(request, placement)
-            world.charge(entry, placement.pod, charges_of(world.fleet, request, placement), 1)
-        world.spending.promise(entry.workload, units_of(world, entry, room.placements))
-        key = f"reserve/{uid}/{entry.attempt + 1}/{self._now_us}"
-        evicted = tuple(dict.fromkeys(victim.uid for victim in room.victims))
-        borrowed = world.borrowed(entry, room.placements)
-        for placement in room.placements:
-            charges = charges_of(world.fleet, entry.request_of(placement.pod), placement)
-            world.tenants.pin(entry.workload.queue, charges, borrowed, 1)
-        self.decisions.append(Reserve(key, uid, room.placements, None, evicted, reason, borrowed))
-        self._settled.add(uid)
-        return room
-
-    def _may_evict(self, workloads: int) -> bool:
-        """Return whether so many more may be evicted; where they may not, freeze evictions."""
-        world = self._world
-        if world.evictions.frozen or self._frozen:
-            return False
-        before = world.evictions.lately(self._now_us) + self._evicted
-        most = most_evictions(sum(len(uids) for uids in world.holders.values()))
-        if before + workloads <= most:
-            self._evicted += workloads
-            return True
-        self._freeze(Reason.TOO_MANY_EVICTIONS, before + workloads, most)
-        return False
-
-    def _freeze(self, reason: Reason, count: int, most: int) -> None:
-        self._frozen = True
-        self.decisions.append(Freeze(f"freeze/{self._now_us}", count, most, reason))
-
-    def _evict(self, victim: Victim, asker: Entry, *, exact: bool) -> None:
-        """End pods to make room."""
-        world, entry, uid = self._world, victim.entry, victim.uid
-        for pod in victim.pods:
-            world.charge(entry, pod, entry.charges[pod], -1)
-        reclaimed = entry.workload.queue != asker.workload.queue
-        evict = Evict(
-            f"evict/{uid}/{entry.attempt}/{victim.pods[0]}",
-            uid,
-            victim.pods,
-            (asker.workload.uid,),
-            lost_device_us(victim.cost),
-            exact,
-            world.tenants.grace_us(entry.workload),
-            Reason.RECLAIM if reclaimed else Reason.PREEMPTION,
-        )
-        before = self._evicts.get(uid)
-        if before is not None:
-            evict = replace(
-                before,
-                pods=tuple(sorted({*before.pods, *evict.pods})),
-                for_=tuple(dict.fromkeys((*before.for_, *evict.for_))),
-                lost_device_us=before.lost_device_us + evict.lost_device_us,
-                exact=before.exact and exact,
-            )
-        self._evicts[uid] = evict
-
     def _let_wait(self, group: Group, index: int, found: Refusal, room: NoRoom) -> None:
         """Tell those of a group whom that is news, from its member `index` on, why they wait."""
         left = (uid for _, _, uid in group.members[index:])
@@ -430,7 +350,7 @@ class _Run:
 
     def decided(self) -> tuple[Decision, ...]:
         """Return the decisions. Those who go come before those who start, as the quota is one."""
-        return (*self._evicts.values(), *self.decisions)
+        return (*self._room.freezes, *self._room.evicts.values(), *self.decisions)
 
     def look_again_us(self) -> int | None:
         """Return when time alone may change the answer to somebody."""

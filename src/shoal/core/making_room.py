@@ -1,0 +1,114 @@
+"""Making room in one cycle: who goes for whom, how many may, and what is kept for the others."""
+
+from dataclasses import replace
+
+from shoal.core.board import Board
+from shoal.core.budget import Budget
+from shoal.core.charges import charges_of
+from shoal.core.clearing import Clearing, NoRoom
+from shoal.core.decisions import Evict, Freeze, Reserve
+from shoal.core.entry import Entry
+from shoal.core.evictions import most_evictions, too_many_gone
+from shoal.core.quota import Refusal, units_of
+from shoal.core.victims import Victim, lost_device_us
+from shoal.core.waiting import Group
+from shoal.core.world import World
+from shoal.model.verdict import Reason, Stage
+
+
+class MakingRoom:
+    """The evictions of one cycle. The world must be speculating."""
+
+    def __init__(self, world: World, board: Board, now_us: int, budget: Budget) -> None:
+        self._world = world
+        self._now_us = now_us
+        self._clearing = Clearing(world, board, now_us, budget)
+        self.evicts: dict[str, Evict] = {}
+        """Evictions by workload: what goes of it in one cycle goes together."""
+        self.freezes: list[Freeze] = []
+        """That no more may follow, if that is so."""
+        self._evicted = 0
+        """Workloads that this cycle evicts whole."""
+
+    def look_at_the_fleet(self) -> None:
+        """Evict nobody from here on where too much of the fleet has gone."""
+        evictions = self._world.evictions
+        gone, worked = evictions.gone(self._now_us)
+        if not evictions.frozen and too_many_gone(gone, worked) and self._world.tenants.tree.queues:
+            self._freeze(Reason.DEVICES_GONE, gone, worked)
+
+    def make_room(self, entry: Entry, group: Group, found: Refusal) -> Reserve | NoRoom:
+        """Evict others for a workload, if it has a right to that, and keep their places for it."""
+        world = self._world
+        over = found.verdict.over_quota
+        if found.verdict.never or found.verdict.stage is Stage.BUDGET:
+            return NoRoom(hungry=False)
+        if over is not None and over.reason not in (Reason.LIMIT, Reason.LEND_LIMIT):
+            return NoRoom(hungry=False)
+        room = self._clearing.find(entry, group)
+        if isinstance(room, NoRoom):
+            return room
+        if not self._may_evict(sum(1 for victim in room.victims if not victim.spared)):
+            return NoRoom(hungry=True)
+        self._clearing.take(room)
+        uid = entry.workload.uid
+        reason = Reason.PREEMPTION
+        for victim in room.victims:
+            if victim.entry.workload.queue != entry.workload.queue:
+                reason = Reason.RECLAIM
+            self._evict(victim, entry, exact=room.exact)
+        for placement in room.placements:
+            request = entry.request_of(placement.pod)
+            world.fleet.take(request, placement)
+            world.charge(entry, placement.pod, charges_of(world.fleet, request, placement), 1)
+        world.spending.promise(entry.workload, units_of(world, entry, room.placements))
+        key = f"reserve/{uid}/{entry.attempt + 1}/{self._now_us}"
+        evicted = tuple(dict.fromkeys(victim.uid for victim in room.victims))
+        borrowed = world.borrowed(entry, room.placements)
+        for placement in room.placements:
+            charges = charges_of(world.fleet, entry.request_of(placement.pod), placement)
+            world.tenants.pin(entry.workload.queue, charges, borrowed, 1)
+        return Reserve(key, uid, room.placements, None, evicted, reason, borrowed)
+
+    def _may_evict(self, workloads: int) -> bool:
+        """Return whether so many more may be evicted; where they may not, freeze evictions."""
+        world = self._world
+        if world.evictions.frozen or self.freezes:
+            return False
+        before = world.evictions.lately(self._now_us) + self._evicted
+        most = most_evictions(sum(len(uids) for uids in world.holders.values()))
+        if before + workloads <= most:
+            self._evicted += workloads
+            return True
+        self._freeze(Reason.TOO_MANY_EVICTIONS, before + workloads, most)
+        return False
+
+    def _freeze(self, reason: Reason, count: int, most: int) -> None:
+        self.freezes.append(Freeze(f"freeze/{self._now_us}", count, most, reason))
+
+    def _evict(self, victim: Victim, asker: Entry, *, exact: bool) -> None:
+        """End pods to make room."""
+        world, entry, uid = self._world, victim.entry, victim.uid
+        for pod in victim.pods:
+            world.charge(entry, pod, entry.charges[pod], -1)
+        reclaimed = entry.workload.queue != asker.workload.queue
+        evict = Evict(
+            f"evict/{uid}/{entry.attempt}/{victim.pods[0]}",
+            uid,
+            victim.pods,
+            (asker.workload.uid,),
+            lost_device_us(victim.cost),
+            exact,
+            world.tenants.grace_us(entry.workload),
+            Reason.RECLAIM if reclaimed else Reason.PREEMPTION,
+        )
+        before = self.evicts.get(uid)
+        if before is not None:
+            evict = replace(
+                before,
+                pods=tuple(sorted({*before.pods, *evict.pods})),
+                for_=tuple(dict.fromkeys((*before.for_, *evict.for_))),
+                lost_device_us=before.lost_device_us + evict.lost_device_us,
+                exact=before.exact and exact,
+            )
+        self.evicts[uid] = evict
