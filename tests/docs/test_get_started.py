@@ -20,7 +20,7 @@ from shoal.loop.disk import FastDisk
 from shoal.loop.doors import Doors
 from shoal.loop.replica import Replica
 from shoal.objects.files import read_objects
-from shoal.objects.queues import names_of
+from shoal.objects.quotas import names_of
 from shoal.objects.tree import resolved
 from shoal.server.serving import serving
 from shoal.server.standing import Standing
