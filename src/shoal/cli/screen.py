@@ -1,6 +1,7 @@
 """The first screen of `shoal up`: fleet, queues and the last decisions, drawn from the replica."""
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -9,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from shoal.core.decisions import (
+    Decision,
     Evict,
     Freeze,
     GiveUp,
@@ -64,6 +66,8 @@ class View:
     """By accelerator: devices that are held by somebody, and all in working order."""
     queues: dict[str, QueueRow] = field(default_factory=dict)
     decisions: list[Noted] = field(default_factory=list)
+    names: dict[str, str] = field(default_factory=dict)
+    """Namespace and name of the workloads that they name, by uid; of those still known."""
 
 
 def view_of(doors: Doors) -> View:
@@ -78,7 +82,26 @@ def view_of(doors: Doors) -> View:
         _take_fleet(view, world, busy)
         _take_queues(view, world)
         view.decisions = list(story.noted)[-60:]
+        view.names = {
+            uid: f"{life.workload.namespace}/{life.workload.name}"
+            for noted in view.decisions
+            for uid in _uids(noted.decision)
+            if (life := story.life(uid)) is not None
+        }
         return view
+
+
+def _uids(decision: Decision) -> tuple[str, ...]:
+    """Return the workloads that a line about a decision names."""
+    match decision:
+        case Wait():
+            return decision.workloads[:1]
+        case Evict():
+            return (decision.workload, *decision.for_[:1])
+        case Freeze() | Warn():
+            return ()
+        case _:
+            return (decision.workload,)
 
 
 def _take_fleet(view: View, world: World, busy: dict[str, float]) -> None:
@@ -213,49 +236,50 @@ def _decisions(view: View, rows: int, language: Language, width: int) -> Rendera
     lines = [Text("DECISIONS", "bold")]
     for noted in view.decisions[-rows:][::-1]:
         line = Text(f"{clock(noted.at_us, seconds_only=True)}  ")
-        line.append_text(_decision(noted, language))
+        line.append_text(_decision(noted, view.names, language))
         line.truncate(width, overflow="ellipsis")
         lines.append(line)
     return Group(*lines)
 
 
-def _decision(noted: Noted, language: Language) -> Text:
+def _decision(noted: Noted, names: Mapping[str, str], language: Language) -> Text:
     decision = noted.decision
+    named = [names.get(uid, uid) for uid in _uids(decision)]
     match decision:
         case Start():
             nodes = list(dict.fromkeys(each.node for each in decision.placements))
             more = f" and {len(nodes) - 3} more" if len(nodes) > 3 else ""
             return Text.assemble(
-                ("start    ", "green"), f"{decision.workload}  on {', '.join(nodes[:3])}{more}"
+                ("start    ", "green"), f"{named[0]}  on {', '.join(nodes[:3])}{more}"
             )
         case Retract():
             return Text.assemble(
-                ("retract  ", "red"), f"{decision.workload}  {decision.node} did not start it"
+                ("retract  ", "red"), f"{named[0]}  {decision.node} did not start it"
             )
         case Wait():
             more = f" and {noted.workloads - 1} more" if noted.workloads > 1 else ""
             why = reason_label(decision.reason, language)
-            return Text.assemble(("wait     ", "yellow"), f"{decision.workloads[0]}{more}  {why}")
+            return Text.assemble(("wait     ", "yellow"), f"{named[0]}{more}  {why}")
         case Evict():
-            for_ = f"  for {decision.for_[0]}" if decision.for_ else ""
+            for_ = f"  for {named[1]}" if decision.for_ else ""
             lost = hours_text(decision.lost_device_us)
             why = reason_label(decision.reason, language)
-            said = f"{decision.workload}{for_}  {why}, at most {lost} device hours lost"
+            said = f"{named[0]}{for_}  {why}, at most {lost} device hours lost"
             return Text.assemble(("evict    ", "red"), said)
         case Reserve():
             nodes = list(dict.fromkeys(each.node for each in decision.placements))
             why = kept_label(decision.reason, language)
-            said = f"{decision.workload}  on {', '.join(nodes[:3])}  {why}"
+            said = f"{named[0]}  on {', '.join(nodes[:3])}  {why}"
             return Text.assemble(("keep     ", "yellow"), said)
         case GiveUp():
             why = reason_label(decision.reason, language)
-            return Text.assemble(("give up  ", "red"), f"{decision.workload}  {why}")
+            return Text.assemble(("give up  ", "red"), f"{named[0]}  {why}")
         case Freeze():
             why = reason_label(decision.reason, language)
             return Text.assemble(("freeze   ", "bold red"), f"{why}: shoal resume")
         case Refuse():
             why = reason_label(decision.reason, language)
-            return Text.assemble(("refuse   ", "red"), f"{decision.workload}  {why}")
+            return Text.assemble(("refuse   ", "red"), f"{named[0]}  {why}")
         case Warn():
             why = reason_label(decision.reason, language)
             return Text.assemble(("warn     ", "yellow"), f"{decision.queue}  {why}")
