@@ -212,6 +212,31 @@ class Spending:
                 kept += account.part(rate, expected_us, self._deciding_us)
         return kept
 
+    def exceeded(self, workload: Workload, now_us: int) -> list[str]:
+        """Return the queues of whose budget a workload uses something that nobody had left."""
+        uid = workload.uid
+        return [
+            account.queue
+            for account in self._binding.get(workload.queue, ())
+            if account.does(WhenSpent.NO_NEW_STARTS) and account.is_exceeded_by(uid, now_us)
+        ]
+
+    def check(self, charges: Mapping[str, tuple[str, tuple[Charge, ...]]]) -> list[str]:
+        """Return the queues whose accounts do not come to what workloads are charged.
+
+        `charges` are queue and charges of each workload that holds something, by uid.
+        """
+        wrong = []
+        for account in self.accounts.values():
+            rates = {
+                uid: account.rate_of((charge.accelerator, charge.units) for charge in each)
+                for uid, (queue, each) in charges.items()
+                if account in self._binding.get(queue, ())
+            }
+            if not account.comes_to(rates, self._runs):
+                wrong.append(account.queue)
+        return wrong
+
     # Warnings ---------------------------------------------------------------------------------
 
     def warnings(self, now_us: int) -> Iterator[Warn]:
@@ -219,7 +244,7 @@ class Spending:
         for _, queue in self._spent.due(now_us):
             account = self.accounts[queue]
             over = account.over(account.used_at(now_us), account.reserved_at(now_us), 0)
-            yield Warn(f"warn/{queue}/{account.begin_us}", queue, over)
+            yield Warn(f"warn/{queue}/{now_us}", queue, over)
 
     def warned(self, queue: str) -> None:
         """Note that the budget of a queue is used up, and who is responsible was told."""

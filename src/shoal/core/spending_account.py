@@ -208,6 +208,24 @@ class Account:
             self._due_rate -= self._rates[uid]
             self._due_sum -= self._rates[uid] * end_us
 
+    # Checks -----------------------------------------------------------------------------------
+
+    def is_exceeded_by(self, uid: str, now_us: int) -> bool:
+        """Return whether more is used and reserved than there is, and a workload has part in it."""
+        over = self.used_at(now_us) + self.reserved_at(now_us) > self.total
+        return over and bool(self.end_us) and uid in self._rates
+
+    def comes_to(self, rates: Mapping[str, int], runs: Mapping[str, Run]) -> bool:
+        """Return whether the sums are those of workloads that use so much in a microsecond."""
+        known = {uid: rate for uid, rate in rates.items() if rate}
+        anew = 0
+        for uid, rate in known.items():
+            until_us = runs[uid].until_us
+            end_us = self.end_us if until_us is None else min(until_us, self.end_us)
+            anew += rate * max(0, end_us - self.counted_us)
+        sums = (self.rate, self.reserved_at(self.counted_us))
+        return self._rates == known and sums == (sum(known.values()), anew)
+
     # Starts -----------------------------------------------------------------------------------
 
     def part(self, rate: int, expected_us: int | None, now_us: int) -> int:

@@ -6,6 +6,7 @@ pods, a fleet that shrank) is a debt, listed with its age, and only falls by dec
 - Books: what is free is capacity minus what the workloads hold, in every array.
 - No node over its CPU, memory or pods; no leaf over its compute, memory or tenants.
 - A device is whole or shared: whoever holds it whole holds all of it alone.
+- No start uses more of a budget than is left of it, where a spent one allows no new starts.
 - Limits hold at every queue and every one above it, on what it borrows and lends as well; what
   cannot be returned is guaranteed.
 - A gang is planned whole or not at all, and the leaves of one pod are on different devices.
@@ -78,7 +79,11 @@ class Validator:
             if grown:
                 raise InvariantError(f"{event.decision.key} made debts: {grown}")
             if isinstance(event.decision, Start):
-                check_gang(fleet, self._world.entries[event.decision.workload])
+                workload = self._world.entries[event.decision.workload].workload
+                check_gang(fleet, self._world.entries[workload.uid])
+                exceeded = self._world.spending.exceeded(workload, event.at_us)
+                if exceeded:
+                    raise InvariantError(f"{event.decision.key} exceeds budgets of {exceeded}")
 
     def _refresh(self, at_us: int, rows: Iterable[int]) -> Debts:
         """Bring the debts of `rows` up to date and return those that are new or larger."""
@@ -120,6 +125,7 @@ def check(world: World) -> Debts:
         check_row(fleet, row, by_node.get(fleet.names[row], []))
     _check_waiting(world)
     _check_accounts(world)
+    _check_spending(world)
     return _row_debts(world, range(fleet.size)) | world.tenants.debts()
 
 
@@ -274,6 +280,18 @@ def _check_accounts(world: World) -> None:
         width = min(kept.shape[1], right.shape[1])
         if (kept[:, :width] != right[:, :width]).any() or kept[:, width:].any():
             raise InvariantError("the tenants' accounts are not what the workloads are charged")
+
+
+def _check_spending(world: World) -> None:
+    """Check the accounts of budgets against what the workloads are charged."""
+    charged = {
+        uid: (entry.workload.queue, tuple(each for pod in entry.charges.values() for each in pod))
+        for uid, entry in world.entries.items()
+        if entry.charges
+    }
+    wrong = world.spending.check(charged)
+    if wrong:
+        raise InvariantError(f"the budgets of {wrong} are not used by what is charged")
 
 
 def _check_waiting(world: World) -> None:
