@@ -19,7 +19,8 @@ from shoal.loop.engine import Loop
 from shoal.loop.records import decode, encode
 from shoal.loop.replay import replay
 from shoal.model.node import Node, Taint, TaintEffect
-from shoal.model.queue import UNITS, Queue, QueueTree
+from shoal.model.queue import UNITS, Period, Queue, QueueTree, WhenSpent
+from shoal.model.queue import Budget as Spending
 from shoal.model.request import (
     AffinityTerm,
     DeviceRequest,
@@ -114,6 +115,28 @@ def quota(maximum: int) -> st.SearchStrategy[tuple[tuple[str, int], ...]]:
     )
 
 
+HOUR_US = 3_600_000_000
+
+spendings = st.one_of(
+    st.none(),
+    st.none(),
+    st.builds(
+        Spending,
+        st.just(Period.DAY),
+        st.integers(0, 9),
+        st.sampled_from([WhenSpent.NO_NEW_STARTS, *WhenSpent]),
+    ),
+)
+"""Budgets of device hours."""
+
+limits = st.one_of(
+    st.just(()),
+    st.just(()),
+    st.just(tuple((type_, 3 * HOUR_US) for type_ in WorkloadType)),
+)
+"""The longest time that work may run, or wait."""
+
+
 @st.composite
 def trees(draw: st.DrawFn) -> QueueTree:
     """Queues a and b under team, c beside it, and now and then no tree at all."""
@@ -136,6 +159,9 @@ def trees(draw: st.DrawFn) -> QueueTree:
                 ),
                 shrink_after_us=draw(st.integers(0, 9)),
                 closing=draw(st.integers(0, 9)) == 0,
+                budget=draw(spendings),
+                maximum_run_us=draw(limits),
+                maximum_wait_us=draw(limits),
             )
             for name, parent in (
                 ("root", ""),
@@ -223,6 +249,21 @@ class CoreMachine(RuleBasedStateMachine):
         self.loop.feed(ev.QueuesSet(self.now(), tree))
 
     @rule(
+        name=st.sampled_from(["root", "team", "a", "c"]),
+        ahead=st.integers(-1, 1),
+        hours=st.integers(1, 4),
+    )
+    def period_began(self, name: str, ahead: int, hours: int) -> None:
+        """A period is said to have begun, at once or late."""
+        begin_us = self.now() + min(0, ahead) * HOUR_US
+        self.loop.feed(ev.PeriodBegan(self.time, name, begin_us, begin_us + hours * HOUR_US))
+
+    @rule(minutes=st.sampled_from([1, 20, 59, 60, 61, 200]))
+    def time_passes(self, minutes: int) -> None:
+        """Nothing happens for a while."""
+        self.time += minutes * HOUR_US // 60
+
+    @rule(
         classes=st.lists(st.tuples(plain, st.integers(1, 9), st.integers(0, 2000)), max_size=4),
         scarce=st.integers(0, 2000),
     )
@@ -259,21 +300,32 @@ class CoreMachine(RuleBasedStateMachine):
         priority=st.integers(0, 2),
         queue=st.sampled_from(["a", "b", "c", "default"]),
         type_=st.sampled_from(WorkloadType),
+        run_us=st.sampled_from([None, None, HOUR_US // 2, 2 * HOUR_US]),
     )
     def submitted(
-        self, sets: tuple[PodSet, ...], priority: int, queue: str, type_: WorkloadType
+        self,
+        sets: tuple[PodSet, ...],
+        priority: int,
+        queue: str,
+        type_: WorkloadType,
+        run_us: int | None,
     ) -> None:
         """A workload arrives, and is decided upon."""
-        self.submit(sets, priority, queue, type_)
+        self.submit(sets, priority, queue, type_, run_us)
         self.turn(1000)
 
     def submit(
-        self, sets: tuple[PodSet, ...], priority: int, queue: str, type_: WorkloadType
+        self,
+        sets: tuple[PodSet, ...],
+        priority: int,
+        queue: str,
+        type_: WorkloadType,
+        run_us: int | None = None,
     ) -> None:
         """Feed an arrival."""
         self.numbers += 1
         uid = f"w{self.numbers}"
-        workload = Workload(uid, sets, queue, type_, priority, self.now())
+        workload = Workload(uid, sets, queue, type_, priority, self.now(), run_us=run_us)
         self.loop.feed(ev.WorkloadSubmitted(self.time, workload))
 
     @rule(data=st.data(), priority=st.integers(0, 2))

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from shoal.core import events as ev
-from shoal.core.decisions import Evict, Freeze, GiveUp, Reserve, Start, Wait
+from shoal.core.decisions import Evict, Freeze, GiveUp, Refuse, Reserve, Start, Wait, Warn
 from shoal.loop.metrics import LoopMetrics
 from shoal.loop.story import (
     ENDED_KEPT,
@@ -15,7 +15,7 @@ from shoal.loop.story import (
     Step,
     Story,
 )
-from shoal.model.verdict import Obstacle, Reason, Stage, Verdict
+from shoal.model.verdict import Obstacle, OverBudget, Reason, Stage, Verdict
 from shoal.model.workload import Outcome, Placement, Workload
 from tests.core.build import job, share, whole
 
@@ -230,3 +230,28 @@ def test_evictions_are_counted_by_reason_with_what_they_cost() -> None:
     assert metrics.decisions == {"Evict": 3, "Start": 1}
     assert metrics.evictions == {"reclaim": 2, "preemption": 1}
     assert metrics.lost_device_us == {"reclaim": 11, "preemption": 7}
+
+
+# Limits of time, and budgets ------------------------------------------------------------------------
+
+
+def test_who_is_refused_has_ended_and_is_told_why() -> None:
+    story = told(Story(), submitted(WORK), ev.Decided(9, Refuse("k", "w", 8, 8)))
+    life = story.ended["w"]
+    assert (story.lives, life.ended_us, life.outcome) == ({}, 9, Outcome.CANCELLED)
+    assert (life.moments[-1].step, life.moments[-1].reason) == (Step.ENDED, Reason.MAXIMUM_WAIT)
+
+
+def test_who_ran_for_as_long_as_it_may_ends_and_does_not_wait_again() -> None:
+    evict = Evict("e", "w", (0,), (), 0, True, 5, Reason.MAXIMUM_RUN)
+    start = Start("s", "w", (Placement(0, "n"),))
+    story = told(Story(), submitted(WORK), ev.Decided(2, start), ev.PodStarted(3, "w", 0))
+    told(story, ev.Decided(9, evict), ev.PodEnded(10, "w", 0))
+    assert story.ended["w"].outcome is Outcome.EVICTED
+    assert story.lives == {}
+
+
+def test_a_warning_is_noted_and_is_about_no_workload() -> None:
+    over = OverBudget("q", 5, 0, 0, 5, 99)
+    (noted,) = told(Story(), ev.Decided(2, Warn("k", "q", over))).noted
+    assert (noted.decision.reason, noted.workloads) == (Reason.BUDGET, 0)

@@ -1,9 +1,23 @@
 import pytest
 
 from shoal.model.fractions import UNIT
-from shoal.model.verdict import Obstacle, OverQuota, Reason, Stage, Verdict, Wake
+from shoal.model.verdict import (
+    Obstacle,
+    OverBudget,
+    OverQuota,
+    Reason,
+    Stage,
+    Verdict,
+    Wake,
+)
 from shoal.texts.language import Language
-from shoal.texts.verdicts import obstacle_text, reason_label, verdict_text
+from shoal.texts.verdicts import (
+    local_time,
+    obstacle_text,
+    over_budget_text,
+    reason_label,
+    verdict_text,
+)
 
 
 def verdict(*obstacles: Obstacle, placed: int = 0, pods: int = 1, wakes: bool = True) -> Verdict:
@@ -96,3 +110,40 @@ def test_what_quota_stood_in_the_way_is_said_in_numbers(
     verdict = Verdict(Stage.QUOTA, (), 0, 1, (Wake.QUOTA,), over)
     assert english in verdict_text(verdict)
     assert chinese in verdict_text(verdict, Language.CHINESE)
+
+
+HOUR_US = 3_600_000_000
+MONTH_END_US = 1_793_487_600_000_000
+"""2026-10-31T23:00Z, when November begins in Berlin."""
+
+
+def test_a_budget_is_told_with_its_numbers_and_until_when_it_counts() -> None:
+    hours = (int(612.5 * HOUR_US), 1, 16 * HOUR_US, 620 * HOUR_US)
+    over = OverBudget("vision", *hours, MONTH_END_US, "Europe/Berlin")
+    verdict = Verdict(Stage.BUDGET, (), 0, 1, (Wake.QUOTA, Wake.PERIOD), over_budget=over)
+    assert verdict.cause == (Stage.BUDGET, Reason.BUDGET)
+    assert verdict_text(verdict) == (
+        "Queue vision has used 612.50 of 620 device hours until 2026-11-01 00:00+01:00, and 0.01"
+        " more are reserved; with the 16 asked it would be 8.51 too many. It is looked at again"
+        " when the queue's quota has room or the budget's next period begins."
+    )
+    assert verdict_text(verdict, Language.CHINESE) == (
+        "队列 vision 的预算（至 2026-11-01 00:00+01:00）为 620 设备小时：已用 612.50，预留 0.01，"
+        "再加 16 超出 8.51。当队列配额有余量或预算的下一周期开始时会重新评估。"
+    )
+
+
+def test_money_is_told_in_its_currency_rounded_up() -> None:
+    over = OverBudget("a", 999_990_001, 0, 0, 1_000_000_000, MONTH_END_US, currency="EUR")
+    assert over_budget_text(over) == (
+        "Queue a has used 1,000 of 1,000 EUR until 2026-10-31 23:00+00:00."
+    )
+    assert over_budget_text(over, Language.CHINESE) == (
+        "队列 a 的预算（至 2026-10-31 23:00+00:00）为 1,000 EUR：已用 1,000，预留 0。"
+    )
+
+
+def test_an_hour_that_comes_twice_is_told_apart_by_its_offset() -> None:
+    second_us = 1_792_891_800_000_000
+    assert local_time(second_us - HOUR_US, "Europe/Berlin") == "2026-10-25 02:30+02:00"
+    assert local_time(second_us, "Europe/Berlin") == "2026-10-25 02:30+01:00"
