@@ -232,7 +232,7 @@ def test_evictions_are_counted_by_reason_with_what_they_cost() -> None:
     assert metrics.lost_device_us == {"reclaim": 11, "preemption": 7}
 
 
-# Limits of time, and budgets ------------------------------------------------------------------------
+# Limits of time, and budgets ----------------------------------------------------------------------
 
 
 def test_who_is_refused_has_ended_and_is_told_why() -> None:
