@@ -66,6 +66,10 @@ def test_devices_that_came_are_used_and_those_that_went_are_not(
     cluster.fake_nodes.set_devices("gpu-0", count=3)
     assert len(wait_bound(cluster, 3)) == 3
     cluster.fake_nodes.set_devices("gpu-0", count=2)
+    cluster.api.wait(
+        NODE, "gpu-0", until=lambda o: o["status"]["allocatable"]["nvidia.com/gpu"] == "2"
+    )
+    quiet(cluster, shoal)
     cluster.api.delete(POD, "a", "team", grace_s=0)
     cluster.api.create(gated("d"))
     quiet(cluster, shoal)
