@@ -6,23 +6,26 @@ import msgspec
 import pytest
 
 from shoal.core.events import DisruptionBudgetSet
+from shoal.core.validate import check
 from shoal.kubernetes.budgets import REFUSED_US
 from shoal.kubernetes.errors import Status, StatusCause, StatusDetails
 from shoal.kubernetes.plans import read_note
 from shoal.kubernetes.scheduler import SchedulerOptions, now_us
 from shoal.kubernetes.wire.kinds import (
+    DEVICE_CLASSES,
     DISRUPTION_BUDGETS,
     JOBS,
     NAMESPACES,
     NODES,
     PODS,
     REPLICA_SETS,
+    RESOURCE_SLICES,
 )
 from shoal.model.hold import HoldReason
 from shoal.model.queue import Queue, QueueTree
 from shoal.model.workload import WorkloadType
 from tests.kubernetes.fake_api import in_loop
-from tests.kubernetes.manifests import Body, job, namespace, node, pod, replica_set
+from tests.kubernetes.manifests import Body, job, namespace, node, pod, replica_set, slice_of
 from tests.kubernetes.rig import Crash, Rig, Shoal
 
 H100 = "H100-SXM5-80GB"
@@ -79,6 +82,7 @@ async def settle(rig: Rig, shoal: Shoal, owners: Owners) -> None:
         rig.kube_schedule()
         await shoal.step()
         if rig.version == before:
+            check(shoal.world)
             return
     raise AssertionError("it does not come to rest")
 
@@ -159,6 +163,29 @@ async def test_a_gang_is_evicted_whole_and_its_job_counts_nothing(rig: Rig) -> N
     rig.remove(PODS, "asker", "ns")
     await settle(rig, shoal, owners)
     assert len(rig.bound()) == 2
+
+
+@in_loop
+async def test_a_guarantee_is_given_back_on_the_dra_channel_too() -> None:
+    rig = Rig()
+    rig.put(NAMESPACES, namespace(channel="dra"))
+    rig.put(DEVICE_CLASSES, {"metadata": {"name": "gpu.nvidia.com"}, "spec": {}})
+    rig.put(NODES, node("n1", 0))
+    rig.put(RESOURCE_SLICES, slice_of("n1", 2))
+    owner = rig.put(REPLICA_SETS, replica_set("web", 2, dra=True))
+    owners = Owners(rig, (owner, "ReplicaSet", "borrower"))
+    shoal = Shoal(rig, options=OPTIONS)
+    await settle(rig, shoal, owners)
+    assert len(rig.bound()) == 2
+    rig.lingers = True
+    rig.put(PODS, in_queue(pod("asker", 1, dra=True), "owner"))
+    await settle(rig, shoal, owners)
+    assert "asker" not in rig.bound()
+    rig.finish()
+    await settle(rig, shoal, owners)
+    assert len(rig.bound()) == 2
+    assert "asker" in rig.bound()
+    check(shoal.world)
 
 
 @in_loop
