@@ -26,6 +26,7 @@ from shoal.loop.engine import Loop
 from shoal.loop.replay import replay
 from shoal.loop.story import Story
 from shoal.model.node import Node, Taint, TaintEffect
+from shoal.model.pool import Pool
 from shoal.model.queue import UNITS, Queue, QueueTree, Quota
 from shoal.model.request import (
     AffinityTerm,
@@ -36,6 +37,7 @@ from shoal.model.request import (
     Toleration,
     TolerationOperator,
 )
+from shoal.model.selector import Selector
 from shoal.model.workload import Outcome, Placement, PodSet, Workload, WorkloadType
 from tests.core.build import DEMAND, SEED, device, divided
 
@@ -168,6 +170,7 @@ class Day:
             self.mask_changes: 1,
             self.prices_change: 1,
             self.queues_change: 1,
+            self.pools_change: 1,
             self.arrives: 14,
             self.is_adopted: 1,
             self.ends: 6,
@@ -246,6 +249,20 @@ class Day:
         rates = (("A100", self.chance.choice([400, 577, 1000])),)
         written = QueueTree(tree, rates) if self.chance.random() < 0.8 else QueueTree()
         self.feed(ev.QueuesSet(self.now(), written))
+
+    def pools_change(self) -> None:
+        """Zones are for other types of work, or for all."""
+        pools = tuple(
+            Pool(
+                zone,
+                Selector((Requirement("zone", Operator.IN, (zone,)),)),
+                tuple(each for each in WorkloadType if self.chance.random() < 0.7),
+                (),
+            )
+            for zone in "ab"
+            if self.chance.random() < 0.4
+        )
+        self.feed(ev.PoolsSet(self.now(), pools))
 
     def arrives(self) -> None:
         """A workload arrives, which may ask for the same as another; uids tell no order."""

@@ -87,8 +87,9 @@ class Accounts:
         """[queue, accelerator id]: what is held."""
         self._fixed: IntArray = np.zeros_like(self._used)
         """[queue, accelerator id]: the part of it that cannot be returned."""
-        self._on_device: dict[tuple[int, str], int] = {}
-        self._fixed_on_device: dict[tuple[int, str], int] = {}
+        self._on_device: dict[tuple[int, int, str], int] = {}
+        """By queue, accelerator id and device: units charged, before they are cut at the whole."""
+        self._fixed_on_device: dict[tuple[int, int, str], int] = {}
         self._rates: IntArray = np.full(8, RATE_ONE, dtype=np.int64)
         """[accelerator id]: its exchange rate, in thousandths."""
         for name in (*self._rate_of, *sorted(_named(tree))):
@@ -174,7 +175,7 @@ class Accounts:
             column = self._column(charge.accelerator)
             self.users.book(queue, user, column, sign * charge.units)
             for number in self._paths.get(queue, self._outside):
-                key = (number, charge.device)
+                key = (number, column, charge.device)
                 change = _grown(self._on_device, key, sign * charge.units)
                 self._used[number, column] += change
                 self._ranks.pop(number, None)
@@ -245,7 +246,7 @@ class Accounts:
         return column
 
 
-def _grown(units_of: dict[tuple[int, str], int], key: tuple[int, str], units: int) -> int:
+def _grown(units_of: dict[tuple[int, int, str], int], key: tuple[int, int, str], units: int) -> int:
     """Add units to what a queue has of a device; return how much more that counts, up to one."""
     before = units_of.get(key, 0)
     after = units_of[key] = before + units

@@ -213,7 +213,8 @@ class _Search:
                 fleet.give_back(held.request, held.placement)
             source = frozenset({way[0].placement.node})
             for held in way:
-                shape = self._world.shape_of(held.request)
+                type_ = self._world.entries[held.uid].workload.type
+                shape = self._world.shape_of(held.request, type_)
                 found = board.best(shape, held.uid, source)
                 if found is None:
                     return None

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.core.fleet import Fleet
+from shoal.core.fleet import Fleet, type_bit
 from shoal.core.labels import BoolArray, Rows
 from shoal.core.shape import Shape, StaticDemand
 from shoal.model.node import UNSCHEDULABLE, Taint, TaintEffect
@@ -41,6 +41,8 @@ def static_tests(fleet: Fleet, shape: Shape, rows: Rows) -> Iterator[tuple[Reaso
     """Yield the static tests in order, each with the rows (True) that pass it."""
     request = shape.request
     yield Reason.GONE, fleet.present[rows] > 0
+    if shape.type is not None:
+        yield Reason.POOL, fleet.closed_to[rows] & type_bit(shape.type) == 0
     if request.mask:
         yield Reason.MASK, _in_mask(fleet, request.mask, rows)
     if request.selector:

@@ -11,6 +11,7 @@ from shoal.core.demand import Learned, Prices
 from shoal.core.reservation import Reservation
 from shoal.core.spending_account import Kept
 from shoal.model.node import Node
+from shoal.model.pool import Pool
 from shoal.model.queue import QueueTree
 from shoal.model.verdict import Verdict
 from shoal.model.workload import Outcome, Placement, Workload
@@ -74,6 +75,14 @@ class QueuesSet:
 
     at_us: int
     queues: QueueTree
+
+
+@dataclass(frozen=True, slots=True)
+class PoolsSet:
+    """The pools are these from now on. A node of a pool takes only work of the pool's types."""
+
+    at_us: int
+    pools: tuple[Pool, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,6 +398,7 @@ Event = (
     | DeviceReturned
     | MaskSet
     | QueuesSet
+    | PoolsSet
     | PricesSet
     | WorkloadSubmitted
     | WorkloadAdopted

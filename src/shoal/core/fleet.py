@@ -16,8 +16,9 @@ from shoal.core.changes import ChangeLog
 from shoal.core.journal import Checkpoint, IntArray, Journal
 from shoal.core.labels import Labels
 from shoal.model.node import Leaf, Node, Taint, memory_of
+from shoal.model.pool import Pool
 from shoal.model.request import DeviceRequest, Request
-from shoal.model.workload import Placement
+from shoal.model.workload import Placement, WorkloadType
 
 HOLDER_CLASSES = 18
 """Classes of device holders counted per node: 0 shares, k whole devices, the last one more."""
@@ -30,6 +31,11 @@ def holder_class(request: Request) -> int:
     if not request.devices.count:
         return -1
     return min(request.devices.count, HOLDER_CLASSES - 1) if request.devices.whole else 0
+
+
+def type_bit(type_: WorkloadType) -> int:
+    """Return the bit that stands for a type of work."""
+    return 1 << list(WorkloadType).index(type_)
 
 
 class Fleet:
@@ -60,6 +66,8 @@ class Fleet:
         """Rows that have a device of several leaves."""
         self.devices_by_id: dict[int, int] = {}
         """Devices by the number of their accelerator, those out of order included."""
+        self.pools: tuple[Pool, ...] = ()
+        """Sets of nodes that take only some types of work; a node in none takes all."""
         self._working_by_id: dict[int, int] = {}
         self._memory: dict[str, Counter[int]] = {}
         """Devices by accelerator and memory."""
@@ -91,6 +99,8 @@ class Fleet:
         self.present = grown("present", per_node)
         self.cordoned = grown("cordoned", per_node)
         self.taint_set = grown("taint_set", per_node)
+        self.closed_to = grown("closed_to", per_node)
+        """The types of work that its pool does not serve, as a sum of `type_bit`."""
         self.cpu_free = grown("cpu_free", per_node)
         self.memory_free = grown("memory_free", per_node)
         self.pods_free = grown("pods_free", per_node)
@@ -140,6 +150,7 @@ class Fleet:
         self.present[row] = 1
         self.cordoned[row] = int(node.cordoned)
         self.taint_set[row] = self.taint_sets.setdefault(node.taints, len(self.taint_sets))
+        self.closed_to[row] = self._closed_to(node)
         self.cpu_free[row] += node.cpu_milli - (old.cpu_milli if old else 0)
         self.memory_free[row] += node.memory_mib - (old.memory_mib if old else 0)
         self.pods_free[row] += node.pods - (old.pods if old else 0)
@@ -162,6 +173,7 @@ class Fleet:
         self.present[row] = 0
         self.cordoned[row] = 0
         self.taint_set[row] = 0
+        self.closed_to[row] = 0
         self.cpu_free[row] -= node.cpu_milli
         self.memory_free[row] -= node.memory_mib
         self.pods_free[row] -= node.pods
@@ -185,6 +197,21 @@ class Fleet:
         self._fit_leaves(row, node)
         self._static_change(row)
         return row
+
+    def set_pools(self, pools: tuple[Pool, ...]) -> None:
+        """Say which sets of nodes take which types of work."""
+        self.pools = pools
+        for row, node in enumerate(self.nodes):
+            closed_to = 0 if node is None else self._closed_to(node)
+            if closed_to != self.closed_to[row]:
+                self.closed_to[row] = closed_to
+                self._static_change(row)
+
+    def _closed_to(self, node: Node) -> int:
+        for pool in self.pools:
+            if pool.nodes.matches(node.labels):
+                return sum(type_bit(each) for each in WorkloadType if each not in pool.types)
+        return 0
 
     def set_mask(self, name: str, nodes: frozenset[str]) -> None:
         """Say on which nodes pods with the mask `name` may run."""

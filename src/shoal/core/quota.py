@@ -114,7 +114,9 @@ def without(world: World, shape: Shape, barred: Collection[str]) -> Shape | None
         return shape
     if not left:
         return None
-    return world.shape_of(replace(shape.request, devices=replace(devices, accelerators=left)))
+    return world.shape_of(
+        replace(shape.request, devices=replace(devices, accelerators=left)), shape.type
+    )
 
 
 def place_and_charge(

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from shoal.core.fleet import Fleet
 from shoal.model.request import AffinityTerm, Request, Toleration
+from shoal.model.workload import WorkloadType
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +16,7 @@ class StaticDemand:
     """What of a request decides where a pod may run at all, whatever is free there."""
 
     needs_devices: bool
+    type: WorkloadType | None
     accelerators: tuple[str, ...]
     selector: tuple[tuple[str, str], ...]
     affinity: tuple[AffinityTerm, ...]
@@ -25,14 +27,16 @@ class StaticDemand:
 class Shape:
     """A request that caches can be keyed by without hashing it again; compare with `is`.
 
-    It belongs to one fleet, whose numbers of accelerators it remembers.
+    `type` is that of its work where pools are told apart by it, else None. A shape belongs to one
+    fleet, whose numbers of accelerators it remembers.
     """
 
-    __slots__ = ("__weakref__", "_accelerator_ids", "request", "static")
+    __slots__ = ("__weakref__", "_accelerator_ids", "request", "static", "type")
 
     def __init__(self, request: Request, static: StaticDemand) -> None:
         self.request = request
         self.static = static
+        self.type = static.type
         self._accelerator_ids: NDArray[np.int64] | None = None
 
     def accelerator_ids(self, fleet: Fleet) -> NDArray[np.int64] | None:
@@ -50,18 +54,22 @@ class Shapes:
     """The shapes in use, by request; one that nobody uses any more is forgotten."""
 
     def __init__(self) -> None:
-        self._by_request: WeakValueDictionary[Request, Shape] = WeakValueDictionary()
+        self._known: WeakValueDictionary[tuple[Request, WorkloadType | None], Shape] = (
+            WeakValueDictionary()
+        )
 
-    def of(self, request: Request) -> Shape:
-        """Return the one shape of equal requests."""
-        shape = self._by_request.get(request)
+    def of(self, request: Request, type_: WorkloadType | None = None) -> Shape:
+        """Return the one shape of equal requests by work of a type."""
+        shape = self._known.get((request, type_))
         if shape is None:
-            shape = self._by_request[request] = Shape(request, _static_demand(request))
+            shape = Shape(request, _static_demand(request, type_))
+            self._known[request, type_] = shape
         return shape
 
 
-def _static_demand(request: Request) -> StaticDemand:
+def _static_demand(request: Request, type_: WorkloadType | None) -> StaticDemand:
     return StaticDemand(
+        type=type_,
         needs_devices=request.devices.count > 0,
         accelerators=request.devices.accelerators if request.devices.count else (),
         selector=request.selector,

@@ -13,20 +13,7 @@ if TYPE_CHECKING:
 
 def snapshot(world: "World", at_us: int) -> Iterator[ev.Event]:
     """Return events that make an equal world out of a new one."""
-    fleet = world.fleet
-    for node in sorted((n for n in fleet.nodes if n is not None), key=lambda n: n.name):
-        yield ev.NodeSeen(at_us, node)
-    for name, devices in sorted(fleet.lost_devices.items()):
-        for device in sorted(devices):
-            yield ev.DeviceLost(at_us, name, device)
-    if world.tenants.tree.queues:
-        yield ev.QueuesSet(at_us, world.tenants.tree)
-    for mask, names in sorted(fleet.masks.items()):
-        yield ev.MaskSet(at_us, mask, tuple(sorted(names)))
-    if world.prices.classes:
-        yield ev.PricesSet(at_us, world.prices)
-    yield ev.DemandRestored(at_us, world.demand.learned())
-    yield from _what_was_said(world, at_us)
+    yield from _surroundings(world, at_us)
     for _, entry in sorted(world.entries.items()):
         yield ev.WorkloadRestored(
             at_us=at_us,
@@ -94,6 +81,26 @@ def _what_was_said(world: "World", at_us: int) -> Iterator[ev.Event]:
     if limits.ending or limits.again_us:
         again_us = tuple(sorted(limits.again_us.items()))
         yield ev.EndingRestored(at_us, tuple(sorted(limits.ending)), again_us)
+
+
+def _surroundings(world: "World", at_us: int) -> Iterator[ev.Event]:
+    """Return what the world is besides its workloads."""
+    fleet = world.fleet
+    for node in sorted((n for n in fleet.nodes if n is not None), key=lambda n: n.name):
+        yield ev.NodeSeen(at_us, node)
+    for name, devices in sorted(fleet.lost_devices.items()):
+        for device in sorted(devices):
+            yield ev.DeviceLost(at_us, name, device)
+    if fleet.pools:
+        yield ev.PoolsSet(at_us, fleet.pools)
+    if world.tenants.tree.queues:
+        yield ev.QueuesSet(at_us, world.tenants.tree)
+    for mask, names in sorted(fleet.masks.items()):
+        yield ev.MaskSet(at_us, mask, tuple(sorted(names)))
+    if world.prices.classes:
+        yield ev.PricesSet(at_us, world.prices)
+    yield ev.DemandRestored(at_us, world.demand.learned())
+    yield from _what_was_said(world, at_us)
 
 
 Restored = (

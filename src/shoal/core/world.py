@@ -30,7 +30,7 @@ from shoal.core.waiting import Waiting
 from shoal.model.fractions import UNIT
 from shoal.model.queue import QueueTree
 from shoal.model.request import Request
-from shoal.model.workload import Outcome, Placement, Workload
+from shoal.model.workload import Outcome, Placement, Workload, WorkloadType
 
 __all__ = ["Entry", "InvalidTransitionError", "State", "World"]
 
@@ -105,6 +105,10 @@ class World:
                 self.evictions.works(event.at_us, working)
             case ev.MaskSet():
                 nodes.mask_set(self, event)
+            case ev.PoolsSet():
+                self.fleet.set_pools(event.pools)
+                grouping.regroup(self, self.entries.values())
+                self.waiting.wake_all()
             case ev.QueuesSet():
                 self._queues_set(event.queues)
             case ev.PricesSet():
@@ -222,13 +226,13 @@ class World:
         """Return whether a pod of sleeping groups of this kind may fit on one of these rows."""
         return self.waiting.fits(kind, self.fleet, self.masks, rows)
 
-    def shape_of(self, request: Request) -> Shape:
-        """Return the one shape of equal requests."""
-        return self._shapes.of(request)
+    def shape_of(self, request: Request, type_: WorkloadType | None = None) -> Shape:
+        """Return the one shape of equal requests, by work of a type where pools tell them apart."""
+        return self._shapes.of(request, type_ if self.fleet.pools else None)
 
     def shapes_of(self, workload: Workload) -> tuple[Shape, ...]:
         """Return the shapes of a workload's pod sets, in order."""
-        return tuple(self._shapes.of(pod_set.request) for pod_set in workload.pod_sets)
+        return tuple(self.shape_of(each.request, workload.type) for each in workload.pod_sets)
 
     # Workloads --------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from shoal.kubernetes.truth import NODE, Truth
 from shoal.kubernetes.wire.node import Node
 from shoal.kubernetes.wire.resource import ResourceClaim, ResourceSlice
 from shoal.model.request import Request
-from shoal.model.workload import Placement, PodSet, Workload
+from shoal.model.workload import Placement
 
 
 class FleetView:
@@ -146,6 +146,5 @@ class FleetView:
         row = self._world.fleet.row_of.get(placement.node)
         if row is None:
             return False
-        probe = Workload("", (PodSet("", 1, request),))
-        (shape,) = self._world.shapes_of(probe)
+        shape = self._world.shape_of(request)
         return bool(self._world.allowed_rows(shape)[row])

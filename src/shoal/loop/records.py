@@ -70,6 +70,7 @@ _KINDS: dict[int, type] = {
     21: ev.MaskSet,
     22: ev.PricesSet,
     23: ev.QueuesSet,
+    24: ev.PoolsSet,
     32: ev.WorkloadSubmitted,
     33: ev.WorkloadAdopted,
     34: ev.WorkloadEnded,
