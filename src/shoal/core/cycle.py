@@ -32,8 +32,8 @@ from shoal.model.workload import Placement
 class Cycle:
     """What a cycle came to.
 
-    `complete` is False where there is more to decide now: the budget ended the cycle early, or a
-    start was taken back, so that its workload waits anew.
+    `complete` is False where there is more to decide now: the budget ended the cycle early, a start
+    was taken back, so that its workload waits anew, or work is evicted, which gives back quota.
     """
 
     decisions: tuple[Decision, ...]
@@ -235,6 +235,7 @@ class _Run:
             if isinstance(room, Reserve):
                 self.decisions.append(room)
                 self._settled.add(uid)
+                self.complete = False
                 return True
             if self._reserve_ahead(group, index, found):
                 return True

@@ -52,8 +52,12 @@ def lost(fleet: Fleet, reservation: Reservation) -> bool:
 def free(world: World, entry: Entry, reservation: Reservation) -> bool:
     """Return whether nobody is left in the places of a workload; it is booked there itself.
 
-    What is only kept for others does not count.
+    What is only kept for others does not count. Whoever was evicted for it has to be gone, also
+    from elsewhere: then it was the quota that was wanted, and not the place.
     """
+    evicted = (world.entries.get(uid) for uid in reservation.evicted)
+    if any(each.rests(pod) for each in evicted if each is not None for pod in each.evicting):
+        return False
     fleet = world.fleet
     nodes = {placement.node for placement in reservation.placements}
     checkpoint = fleet.journal.checkpoint()
