@@ -91,7 +91,7 @@ KINDS = (
     Kind("vision", "train", _T, 60, _TRAINING, 9, _whole(A100), (1, 2, 4, 8), urgent=0.15),
     Kind("vision", "sweep", _B, 90, _NIGHT, 8, _whole(A100)),
     Kind("vision", "notebook", _N, 26, _OFFICE, 4, _share(9_000, 140, A100)),
-    Kind("speech", "train", _T, 30, _TRAINING, 4, _whole(A100), (4, 8), (1, 1, 2)),
+    Kind("speech", "train", _T, 30, _TRAINING, 4, _whole(A100), (4, 8), (1, 1, 2), elastic=True),
     Kind("speech", "notebook", _N, 14, _OFFICE, 3, _share(8_192, 120, A100, L40S)),
     Kind("search", "embed", _T, 26, _TRAINING, 3, _whole(H100), (4, 8)),
     Kind("search", "serve", _I, 36, _STEADY, 20, _share(12_288, 300, L40S)),
