@@ -78,7 +78,9 @@ def test_devices_that_came_are_used_and_those_that_went_are_not(
 
 def test_k05_a_device_is_free_when_its_pod_is_gone(cluster: Cluster, shoal: Shoal) -> None:
     cluster.fake_nodes.add("gpu", 1, 1)
-    slow = gated("a", annotations={"fake-node/stops-after": "25"})
+    slow = gated(
+        "a", annotations={"fake-node/stops-after": "600"}, terminationGracePeriodSeconds=600
+    )
     cluster.api.create(slow)
     cluster.api.wait(POD, "a", "team", until=running)
     cluster.api.create(gated("b"))
@@ -89,6 +91,7 @@ def test_k05_a_device_is_free_when_its_pod_is_gone(cluster: Cluster, shoal: Shoa
     shoal.start()
     quiet(cluster, shoal)
     assert shoal.metric('shoal_workloads{state="waiting"}') == 1
+    cluster.api.delete(POD, "a", "team", grace_s=0)
     cluster.api.wait(POD, "b", "team", until=node_of, seconds=60)
     assert cluster.api.find(POD, "a", "team") is None
 
