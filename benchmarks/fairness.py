@@ -47,15 +47,15 @@ def organisation() -> QueueTree:
     for team in range(TEAMS):
         queues.append(Queue(f"team-{team:02}", "root", weight=1 + team % 3))
     for team in range(TEAMS):
-        for project in range(PROJECTS):
-            queues.append(
-                Queue(
-                    f"team-{team:02}-{project:02}",
-                    f"team-{team:02}",
-                    limit=(("H100-80GB", 120),),
-                    weight=1 + project % 4,
-                )
+        queues += [
+            Queue(
+                f"team-{team:02}-{project:02}",
+                f"team-{team:02}",
+                limit=(("H100-80GB", 120),),
+                weight=1 + project % 4,
             )
+            for project in range(PROJECTS)
+        ]
     return QueueTree(tuple(queues))
 
 

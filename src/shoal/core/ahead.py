@@ -15,7 +15,7 @@ from shoal.core.placement import NoPlace
 from shoal.core.quota import Broken, place_and_charge
 from shoal.core.shape import Shape
 from shoal.core.world import World
-from shoal.model.workload import Placement
+from shoal.model.workload import Placement, WorkloadType
 
 ENDS_LOOKED_AT = 512
 """Ends of running work, the next ones first, that may be the grounds of a reservation."""
@@ -32,12 +32,15 @@ def expected_end_us(world: World, entry: Entry, now_us: int) -> int | None:
 
 def next_ends(world: World, now_us: int) -> list[tuple[int, Entry]]:
     """Return which running work ends next, and when, as far as it is known."""
-    ends = [
-        (end_us, other.workload.uid, other)
-        for uids in world.holders.values()
-        for other in (world.entries[uid] for uid in uids)
-        if (end_us := expected_end_us(world, other, now_us)) is not None
-    ]
+    ends = []
+    for queue, uids in world.holders.items():
+        bounded = [t for t in WorkloadType if world.limits.maximum_run_us(queue, t) is not None]
+        for uid in uids:
+            other = world.entries[uid]
+            if other.workload.run_us is not None or other.workload.type in bounded:
+                end_us = expected_end_us(world, other, now_us)
+                if end_us is not None:
+                    ends.append((end_us, uid, other))
     ends.sort(key=lambda end: end[:2])
     return [(end_us, other) for end_us, _, other in ends[:ENDS_LOOKED_AT]]
 
