@@ -240,7 +240,7 @@ def mix() -> list[Job]:
 
 @bench
 def fairness_mix() -> Iterator[Result]:
-    """Eight hours of the four types with the defaults, beside an ideal division of the same jobs."""
+    """Eight hours of the four types with the defaults, beside an ideal division of the jobs."""
     jobs = mix()
     for name, run in (("shipped defaults", Run(tree(), jobs)), ("ideal", Ideal(tree(), jobs))):
         distances = []

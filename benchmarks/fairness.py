@@ -44,8 +44,7 @@ def nodes(count: int, devices: int = DEVICES) -> Iterator[Node]:
 def organisation() -> QueueTree:
     """Return teams of projects with weights and limits."""
     queues = [Queue("root")]
-    for team in range(TEAMS):
-        queues.append(Queue(f"team-{team:02}", "root", weight=1 + team % 3))
+    queues += [Queue(f"team-{team:02}", "root", weight=1 + team % 3) for team in range(TEAMS)]
     for team in range(TEAMS):
         queues += [
             Queue(

@@ -281,6 +281,9 @@ def queue_columns(language: Language, *, indent: bool = False) -> Sequence[Colum
             f"{each['accelerator']} {cell(each[field])}" for each in row["quotas"] if each[field]
         ]
 
+    def fair(row: Json) -> list[str]:
+        return [f"{each['accelerator']} {cell(each['devices'])}" for each in row["fair"]]
+
     def waiting(row: Json) -> str:
         if not row["waiting"]:
             return "0"
@@ -297,6 +300,7 @@ def queue_columns(language: Language, *, indent: bool = False) -> Sequence[Colum
         Column("BORROWED", granted("borrowed")),
         _field("RUNNING", "running", right=True),
         Column("WAITING", waiting, right=True),
+        Column("FAIR SHARE", fair, wide=True),
         Column("KEPT", granted("kept"), wide=True),
         Column("LIMIT", granted("limit"), wide=True),
         _field("WEIGHT", "weight", wide=True, right=True),

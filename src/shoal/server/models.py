@@ -226,6 +226,7 @@ class AcceleratorUse(Model):
 class QueueView(Model):
     """One queue of the tree; `written` is false where only workloads name it.
 
+    `fair` is its fair share of each accelerator: what it would hold if work could be divided.
     A queue that is `closing` is no longer written and goes when nothing runs in it any more.
     """
 
@@ -239,6 +240,7 @@ class QueueView(Model):
     types: list[str]
     quotas: list[QuotaView]
     used: list[AcceleratorUse]
+    fair: list[AcceleratorUse]
     running: int
     waiting: int
     waiting_devices: int

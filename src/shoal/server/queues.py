@@ -5,7 +5,10 @@ charged, and what one queue has on one device never counts more than the device.
 """
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
+from fractions import Fraction
 
+from shoal.core.shares import fair_shares
 from shoal.core.world import State
 from shoal.model.fractions import UNIT
 from shoal.model.queue import Queue, QueueTree, Quota
@@ -58,13 +61,14 @@ def queue_views(look: Look) -> list[QueueView]:
     """All queues: the tree from the root down, then those that only workloads name."""
     tree = look.tree
     use = _Use(look)
+    shares = fair_shares(look.world)
     leaves = {queue.name for queue in tree.leaves()}
     views = [
-        _view(look, use, queue, written=True, leaf=queue.name in leaves)
+        _view(look, use, queue, shares.get(queue.name, {}), leaf=queue.name in leaves)
         for queue in _down(tree, "")
     ]
     unwritten = sorted(name for name in use.named if tree.get(name) is None)
-    views += [_view(look, use, Queue(name), written=False, leaf=True) for name in unwritten]
+    views += [_view(look, use, Queue(name), None, leaf=True) for name in unwritten]
     return views
 
 
@@ -76,8 +80,11 @@ def _down(tree: QueueTree, name: str) -> list[Queue]:
     return below
 
 
-def _view(look: Look, use: _Use, queue: Queue, *, written: bool, leaf: bool) -> QueueView:
-    tree = look.tree
+def _view(
+    look: Look, use: _Use, queue: Queue, fair: Mapping[str, Fraction] | None, *, leaf: bool
+) -> QueueView:
+    """One queue; without a fair share where it is not written."""
+    tree, written = look.tree, fair is not None
     # Where nobody is guaranteed anything, nobody borrows.
     scale = Scale.of(tree, look.standing.names)
     promised = written and any(guaranteed(tree, root, scale) for root in tree.children(""))
@@ -97,6 +104,11 @@ def _view(look: Look, use: _Use, queue: Queue, *, written: bool, leaf: bool) -> 
             AcceleratorUse(accelerator=each, devices=_devices(units[each]))
             for each in sorted(units)
             if units[each]
+        ],
+        fair=[
+            AcceleratorUse(accelerator=each, devices=round(float(share), 2))
+            for each, share in sorted((fair or {}).items())
+            if share
         ],
         running=use.running[queue.name],
         waiting=use.waiting[queue.name],
