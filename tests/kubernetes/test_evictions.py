@@ -359,6 +359,54 @@ async def test_a_crash_at_any_moment_of_a_reclaim_evicts_nobody_else(kind: str) 
     assert crash_at >= 4
 
 
+@in_loop
+async def test_an_eviction_that_was_not_written_down_before_the_lead_was_lost_did_not_happen(
+    rig: Rig,
+) -> None:
+    owners = web(rig)
+    shoal = Shoal(rig, options=OPTIONS)
+    await settle(rig, shoal, owners)
+    running = names(rig)
+    rig.put(PODS, in_queue(pod("asker", 2), "owner"))
+    shoal.scheduler.step()
+    assert all(shoal.world.entries[f"uid-web/{n}"].evicting for n in range(2))
+    shoal.leader.is_leader = False
+    await settle(rig, shoal, owners)
+    assert not any(shoal.world.entries[f"uid-web/{n}"].evicting for n in range(2))
+    assert names(rig) == running
+    shoal.leader.is_leader = True
+    await settle(rig, shoal, owners)
+    assert names(rig) == ["asker"]
+
+
+@in_loop
+async def test_a_standby_follows_an_eviction_and_its_refusal(rig: Rig) -> None:
+    owners = web(rig)
+    standby, leader = Shoal(rig, leads=False, options=OPTIONS), Shoal(rig, options=OPTIONS)
+    await settle(rig, leader, owners)
+    await standby.step()
+    rig.lingers = True
+    rig.put(PODS, in_queue(pod("asker", 2), "owner"))
+    await settle(rig, leader, owners)
+    await standby.step()
+    assert standby.states() == leader.states()
+    asker = standby.world.entries["uid-asker/0"]
+    assert asker.reserved is not None
+    assert asker.reserved.placements == leader.world.entries["uid-asker/0"].reserved.placements
+    for n in range(2):
+        evicting = leader.world.entries[f"uid-web/{n}"].evicting
+        assert standby.world.entries[f"uid-web/{n}"].evicting == evicting == {0: True}
+    check(standby.world)
+    # It takes over in the middle of it.
+    rig.truths.remove(leader.scheduler.source.truth)
+    standby.leader.is_leader = True
+    await settle(rig, standby, owners)
+    rig.finish()
+    await settle(rig, standby, owners)
+    assert names(rig) == ["asker"]
+    assert len([write for write in rig.writes if write.startswith("evict")]) == 2
+
+
 HOUR_US = 3_600_000_000
 
 

@@ -202,6 +202,8 @@ class Scheduler:
         at_us = now_us()
         leads = self._leadership.is_leader
         gained = leads and not self.source.acts
+        if self.source.acts and not leads:
+            self.source.follow_evictions()
         self.source.acts = leads
         self._undecided |= gained or self._is_time(at_us)
         heard_s, self._heard_s = self._heard_s, None

@@ -178,6 +178,12 @@ class Starts(Seats):
         yield from self._restore(flight, now_us)
         yield from self._keep(note.eviction, now_us)
 
+    def follow_evictions(self) -> None:
+        """Believe from now on only what is written of evictions, as somebody else leads."""
+        for flight in self.flights.values():
+            if flight.evicting:
+                self._pods_dirty.update(dict.fromkeys(flight.pods))
+
     def _keep(self, eviction: Eviction, now_us: int) -> Iterator[ev.Event]:
         """Keep the places that an eviction makes room for, as whoever decided it did."""
         for kept in eviction.kept:
