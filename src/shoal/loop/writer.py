@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import chain
 from time import monotonic
 from typing import Protocol
 
@@ -21,7 +22,7 @@ from shoal.loop.inbox import (
     Submit,
 )
 from shoal.loop.metrics import LoopMetrics
-from shoal.loop.periods import is_time
+from shoal.loop.periods import is_time, periods_due
 from shoal.loop.recording import FolderRecorder
 from shoal.loop.story import Acting, Stopping
 from shoal.model.workload import Outcome
@@ -74,7 +75,7 @@ class Writer:
         oldest_us = now_us
         decisions: list[Decision] = []
         fed, is_due = 0, is_time(self.world, now_us)
-        for event in events:
+        for event in chain(periods_due(self.world, now_us), events):
             oldest_us = min(oldest_us, event.at_us)
             self._feed(event)
             fed += 1
@@ -84,6 +85,9 @@ class Writer:
         tickets = self._inbox.take(ASKS)
         try:
             answers = [(ticket, self._answer(ticket.ask, now_us)) for ticket in tickets]
+            for begun in periods_due(self.world, now_us):  # of budgets that were written just now
+                self._feed(begun)
+                is_due = True
             if tickets or fed % BATCH or is_due:
                 decisions += self._decide(now_us)
             self._recorder.sync()

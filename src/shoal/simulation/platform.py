@@ -12,7 +12,6 @@ people ask is answered between ticks, at once.
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from threading import Event as Flag
 from time import monotonic
@@ -26,7 +25,6 @@ from shoal.core.world import World
 from shoal.loop.disk import Disk
 from shoal.loop.engine import Loop
 from shoal.loop.inbox import Inbox
-from shoal.loop.periods import periods_due
 from shoal.loop.recording import DEFAULT_ROTATION, FolderRecorder, Rotation, segments_in
 from shoal.loop.records import Header, RecordingError
 from shoal.loop.replica import restored
@@ -209,8 +207,7 @@ class Platform:
         return True
 
     def _step(self, now_us: int, events: Iterable[ev.Event]) -> list[Decision]:
-        begun = periods_due(self.world, now_us), events, periods_due(self.world, now_us)
-        decisions = self._writer.step(now_us, chain.from_iterable(begun))
+        decisions = self._writer.step(now_us, events)
         self.now_us = now_us
         self._let_closed_go()
         return decisions
