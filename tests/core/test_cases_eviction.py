@@ -316,3 +316,14 @@ def test_what_takes_too_long_to_stop_does_not_borrow() -> None:
     assert case.starts("b/slow") == case.starts("b/bare") == []
     case.submit(batch("b/quick", grace_us=MINUTE_US))
     assert case.starts("b/quick") == ["0:00"]
+
+
+def test_a_start_waits_for_whoever_goes_to_make_the_quota_fit() -> None:
+    """The node has room, and the limit of the queue has not until the other has stopped."""
+    case = Case([node("n1", 4)], tree(queue("q", limit=2)), stops_us={"q/low": 60 * SECOND_US})
+    case.submit(work("q/low", 2))
+    case.to(10)
+    case.submit(work("q/high", 2, priority=1))
+    assert case.evicted == [("10:00", "q/low", 20)]
+    case.to(20)
+    assert case.starts("q/high") == ["11:00"]

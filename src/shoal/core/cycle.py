@@ -15,7 +15,7 @@ from shoal.core.clearing import NoRoom
 from shoal.core.decisions import Decision, GiveUp, Reserve, Retract, Start, Wait
 from shoal.core.entry import Entry
 from shoal.core.events import Examined
-from shoal.core.keeping import backfills, free, in_vain, lay, lift, lost
+from shoal.core.keeping import backfills, free, lay, lift, lost, nobody_goes
 from shoal.core.looks import Looks
 from shoal.core.making_room import MakingRoom
 from shoal.core.order import Heads
@@ -151,7 +151,7 @@ class _Run:
                     continue
                 world.spending.promise(entry.workload, units)
                 self._start(entry, placements, entry.borrowed)
-            elif in_vain(world, reservation):
+            elif nobody_goes(world, reservation):
                 self._give_up(entry, Reason.NOT_FREED)
 
     def _start(

@@ -90,8 +90,8 @@ def _nothing_owed(fleet: Fleet, node: str, leaves: tuple[str, ...]) -> bool:
     return True
 
 
-def in_vain(world: World, reservation: Reservation) -> bool:
-    """Return whether nobody goes any more for whom places are to be freed."""
+def nobody_goes(world: World, reservation: Reservation) -> bool:
+    """Return whether nobody is left who goes to free places: they are free, or never will be."""
     return not any(
         uid in world.entries and world.entries[uid].evicting for uid in reservation.evicted
     )
