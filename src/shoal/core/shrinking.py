@@ -8,10 +8,12 @@ remainder. Nobody has less than what is used inside its guarantee.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 from shoal.core.accounts import Bound
 from shoal.model.fractions import RATE_ONE, UNIT
+
+REMAINDER_BITS = 64
+"""Remainders are compared as fractions of a device with so many binary places."""
 
 Weight = Callable[[Bound, str], int]
 """What a unit of an accelerator counts under a bound, in thousandths."""
@@ -56,7 +58,8 @@ def _in_proportion(total_milli: int, parts: Sequence[_Part]) -> list[int]:
         share = part.size * part.weight * total_milli  # over `together`
         devices = share // (together * device)
         found.append(devices * UNIT)
-        remainders.append((devices - Fraction(share, together * device), number))
+        rest = share - devices * together * device
+        remainders.append((-(rest << REMAINDER_BITS) // (together * device), number))
     left = total_milli - sum(each * part.weight for each, part in zip(found, parts, strict=True))
     for _, number in sorted(remainders):
         part = parts[number]
@@ -78,8 +81,22 @@ class Shrinking:
     ) -> None:
         """`paths` lead from each queue up to the root."""
         self._promises = promises
-        self._children = children
         self._weight = weight
+        self._weights: dict[tuple[str, str], int] = {}
+        """What `_dearest` has found, by the words of its bounds."""
+        self._below = [
+            [
+                [
+                    (child, index)
+                    for child in children[number]
+                    for index, each in enumerate(promises[child])
+                    if each.within(bound)
+                ]
+                for bound in bounds
+            ]
+            for number, bounds in enumerate(promises)
+        ]
+        """By queue and guarantee: those of the queues right below that are parts of it."""
         words = {bound.name: bound for bounds in promises for bound in bounds}
         self._words = sorted(words.values(), key=lambda b: (b.rated, len(b.accelerators), b.name))
         """Each is counted before those that cover it."""
@@ -128,14 +145,9 @@ class Shrinking:
             available = max(0, self._capacity(word, capacity) - beside)
             self._divide(word, available, self._tops[word.name], left, floors)
         for number in range(len(left)):
-            for bound in left[number]:
-                places = [
-                    (child, index)
-                    for child in self._children[number]
-                    for index, each in enumerate(left[child])
-                    if each.within(bound)
-                ]
-                self._divide(bound, bound.units * RATE_ONE, places, left, floors)
+            for bound, places in zip(left[number], self._below[number], strict=True):
+                if places:
+                    self._divide(bound, bound.units * RATE_ONE, places, left, floors)
         return [tuple(bounds) for bounds in left]
 
     def _divide(
@@ -166,7 +178,10 @@ class Shrinking:
         """Return what a unit of what a bound counts may count under another, in thousandths."""
         if bound.rated:
             return RATE_ONE
-        return max(self._weight(under, name) for name in bound.accelerators)
+        key = (under.name, bound.name)
+        if key not in self._weights:
+            self._weights[key] = max(self._weight(under, name) for name in bound.accelerators)
+        return self._weights[key]
 
     def _capacity(self, word: Bound, capacity: Mapping[str, int]) -> int:
         return sum(
