@@ -131,6 +131,20 @@ def test_X03_position_counts_those_of_the_queue_that_are_ahead(api: Api) -> None
     }
 
 
+def test_Q01_what_can_never_start_has_no_position(api: Api) -> None:
+    api.submit(
+        job("r", 4, 2),
+        job("huge", 8, 10, accelerators="H100"),
+        job("b", 3, 2, accelerators="H100"),
+    )
+    found = api.ask("/workloads", state="waiting")["items"]
+    assert {each["name"]: (each["position"], each["waiting_in_queue"]) for each in found} == {
+        "huge": (None, 1),
+        "b": (1, 1),
+    }
+    assert why(api, "huge")["over_quota"]["asked"] == 80
+
+
 def test_a_share_is_explained_by_the_devices_that_have_room_for_it(api: Api) -> None:
     # What nobody makes again cannot be taken back, and would need a guarantee of its own.
     def share(name: str) -> dict[str, Any]:

@@ -84,7 +84,7 @@ class ReservationView(Model):
 
 
 class WorkloadView(Model):
-    """One workload. `position` counts from 1 among those that wait in its queue.
+    """One workload. `position` counts from 1 among those that wait in its queue and may ever start.
 
     `waiting_since` is when it came, or was last taken from what it held; `eviction` the last.
     """

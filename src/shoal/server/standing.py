@@ -137,11 +137,13 @@ class Look:
         return device in self.world.fleet.lost_devices.get(node, frozenset())
 
     def order(self, queue: str) -> Mapping[str, int]:
-        """The place, from 1, of each workload that waits in a queue."""
+        """The place, from 1, of each workload that waits in a queue and may ever start there."""
         if self._orders is None:
             waiting: dict[str, list[Entry]] = {}
             for entry in self.world.entries.values():
-                if entry.state is State.WAITING:
+                verdict = entry.group.verdict if entry.group is not None else None
+                never = verdict is not None and verdict.never
+                if entry.state is State.WAITING and not never:
                     waiting.setdefault(entry.workload.queue, []).append(entry)
             self._orders = {
                 name: {
