@@ -23,6 +23,7 @@ from shoal.kubernetes.wire.kinds import (
 )
 from shoal.model.hold import HoldReason
 from shoal.model.queue import Queue, QueueTree
+from shoal.model.refusal import RefusalCode
 from shoal.model.workload import WorkloadType
 from tests.kubernetes.fake_api import in_loop
 from tests.kubernetes.manifests import Body, job, namespace, node, pod, replica_set, slice_of
@@ -186,6 +187,54 @@ async def test_a_guarantee_is_given_back_on_the_dra_channel_too() -> None:
     assert len(rig.bound()) == 2
     assert "asker" in rig.bound()
     check(shoal.world)
+
+
+def elastic(body: Body, minimum: int) -> Body:
+    body["metadata"]["annotations"]["shoal.dev/minimum"] = str(minimum)
+    return body
+
+
+@in_loop
+async def test_e04_an_elastic_gang_runs_with_what_there_is_and_shrinks_for_others() -> None:
+    rig = Rig()
+    rig.put(NAMESPACES, namespace())
+    rig.put(NODES, node("n1", 3))
+    owner = rig.put(JOBS, job("train", 4))
+
+    class Elastic(Owners):
+        def make(self) -> None:
+            super().make()
+            for each in self.rig.pods():
+                made = each["metadata"]["name"].startswith("train")
+                if made and "shoal.dev/minimum" not in each["metadata"]["annotations"]:
+                    self.rig.put(PODS, elastic(each, 1))
+
+    owners = Elastic(rig, (owner, "Job", "borrower"))
+    shoal = Shoal(rig, options=OPTIONS)
+    await settle(rig, shoal, owners)
+    assert len(rig.bound()) == 3
+    rig.put(PODS, in_queue(pod("asker", 2), "owner"))
+    await settle(rig, shoal, owners)
+    assert len(rig.bound()) == 2
+    assert "asker" in rig.bound()
+    # What is left of the gang has not been touched.
+    assert len([write for write in rig.writes if write.startswith("evict")]) == 2
+    assert shoal.states()["uid-train/0"] == "running"
+
+
+@in_loop
+async def test_a_minimum_is_for_gangs_that_are_as_large(rig: Rig) -> None:
+    rig.put(PODS, elastic(in_queue(pod("bare", 1), "owner"), 1))
+    owner = rig.put(JOBS, job("train", 2))
+    for n in range(2):
+        rig.put(PODS, elastic(in_queue(pod(f"train-{n}", owner=owner), "owner"), 3))
+    shoal = Shoal(rig, options=OPTIONS)
+    await shoal.settle()
+    holds = shoal.scheduler.source.holds
+    assert {key: hold.refusal.code for key, hold in holds.items() if hold.refusal} == {
+        "uid-bare": RefusalCode.NOT_A_GANG,
+        "uid-train": RefusalCode.MINIMUM_ABOVE_COUNT,
+    }
 
 
 @in_loop

@@ -63,6 +63,7 @@ class Ask:
         recreate: whether somebody makes it again if it is evicted, although it has no controller.
         priority, priority_name: as its queue grants it.
         run_us: how long it runs at most, as it declares.
+        minimum: how many pods of its gang have to run; None: all.
     """
 
     request: Request
@@ -78,6 +79,7 @@ class Ask:
     priority: int = 0
     priority_name: str = ""
     run_us: int | None = None
+    minimum: int | None = None
 
     @property
     def devices(self) -> int:
@@ -140,6 +142,7 @@ class AskReader:
             priority=priority,
             priority_name=written.priority,
             run_us=written.run_us,
+            minimum=written.minimum,
             claimed=claimed,
             vendor=reading.vendor,
             resource=next((resource for resource, _ in reading.resources), ""),

@@ -123,15 +123,16 @@ def in_order(pods: Iterable[tuple[Pod, Ask]]) -> list[tuple[Pod, Ask]]:
 
 def pod_sets_of(asks: Sequence[Ask]) -> tuple[PodSet, ...]:
     """Pod sets of pods in order; equal neighbours are one set."""
-    sets: list[tuple[Request, int]] = []
+    sets: list[tuple[Ask, int]] = []
     for ask in asks:
-        if sets and sets[-1][0] == ask.request:
-            sets[-1] = (ask.request, sets[-1][1] + 1)
+        if sets and sets[-1][0].request == ask.request:
+            sets[-1] = (ask, sets[-1][1] + 1)
         else:
-            sets.append((ask.request, 1))
+            sets.append((ask, 1))
     names = ["pods"] if len(sets) == 1 else [f"pods-{n}" for n in range(len(sets))]
     return tuple(
-        PodSet(name, count, request) for name, (request, count) in zip(names, sets, strict=True)
+        PodSet(name, count, ask.request, ask.minimum)
+        for name, (ask, count) in zip(names, sets, strict=True)
     )
 
 

@@ -27,7 +27,9 @@ from shoal.kubernetes.numbers import Numbers
 from shoal.kubernetes.truth import NAMESPACE, OWNER, Stage, owner_uid
 from shoal.kubernetes.wire.pod import Pod
 from shoal.model.hold import Hold, HoldReason
+from shoal.model.refusal import Refusal, RefusalCode
 from shoal.model.workload import Outcome, Workload
+from shoal.objects.annotations import MINIMUM, refuse
 from shoal.objects.quantity import QuantityError, ceiling, floor
 
 SETTLE_US: Final = 2_000_000
@@ -414,14 +416,30 @@ class Units:
         for pod, ask in pairs:
             if pod.uid in self._too_late:
                 return Hold(HoldReason.TOO_LATE, uids, (("hours", self._too_late[pod.uid]),))
-            if ask.refusal is not None:
-                return Hold(HoldReason.REFUSED, uids, refusal=ask.refusal)
+            refusal = ask.refusal or self._wrong_minimum(pod, ask)
+            if refusal is not None:
+                return Hold(HoldReason.REFUSED, uids, refusal=refusal)
             ours = ask.claimed.name if ask.claimed is not None else ""
             for claim in pod.spec.resource_claims:
                 name = claim.resource_claim_name or claim.resource_claim_template_name
                 if name != ours:
                     return Hold(HoldReason.OWN_CLAIM, uids, (("claim", name),))
         return self._quota_hold(pairs, owner, uids)
+
+    def _wrong_minimum(self, pod: Pod, ask: Ask) -> Refusal | None:
+        """Why a pod cannot say how many pods of its gang have to run."""
+        if ask.minimum is None:
+            return None
+        owner = pod.metadata.controller
+        job = self._book.jobs.get(owner.uid) if owner is not None else None
+        if job is None:
+            name = owner.name if owner is not None else pod.metadata.name
+            return refuse(RefusalCode.NOT_A_GANG, MINIMUM, str(ask.minimum), name=name)
+        count = job.spec.parallelism
+        if ask.minimum > count:
+            code = RefusalCode.MINIMUM_ABOVE_COUNT
+            return refuse(code, MINIMUM, str(ask.minimum), count=count)
+        return None
 
     def _quota_hold(
         self, pairs: Sequence[tuple[Pod, Ask]], owner: str, uids: tuple[str, ...]
