@@ -20,7 +20,7 @@ from shoal.model.queue import Queue, QueueTree
 from tests.kubernetes.fake_api import FakeApi, Refusal, in_loop, transport_to, until
 from tests.kubernetes.manifests import job, namespace, node, pod, replica_set
 from tests.kubernetes.rig import Rig, Shoal
-from tests.kubernetes.test_evictions import OPTIONS, Owners, in_queue, names, settle
+from tests.kubernetes.tenants import OPTIONS, Owners, in_queue, names, settle
 
 EVENTS = (
     EvictionsRestored(0, frozen=True, recent_us=(5,), lost=(("q", 3, 4),)),
