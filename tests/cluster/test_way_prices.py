@@ -1,15 +1,15 @@
 """The default policy on a real cluster: prices are learned, fed, recorded, and replayed alike."""
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from shoal.core.demand import FIRST_PRICING_PODS
-from shoal.core.events import PricesSet
+from shoal.core.events import Event, PricesSet
 from shoal.loop.following import Follower
-from shoal.loop.records import Header, SnapshotEnds
+from shoal.loop.records import Header
 from shoal.loop.replay import replay
-from shoal.loop.story import Acting
 from tests.cluster.harness.api import eventually
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.way import Shoal, gated, managed, wait_bound
@@ -24,7 +24,8 @@ def test_the_scheduler_prices_what_it_has_learned(cluster: Cluster, tmp_path: Pa
     shoal = Shoal(cluster, recording=folder)
     cluster.api.create_all([gated(f"p{n}") for n in range(FIRST_PRICING_PODS)])
     wait_bound(cluster, FIRST_PRICING_PODS)
-    eventually(lambda: shoal.metric('shoal_events_total{event="PricesSet"}') >= 1, 30, "no prices")
+    counted = 'shoal_events_total{event="PricesSet"}'
+    eventually(lambda: counted in shoal.get("/metrics").decode(), 30, "no prices")
     cluster.api.create(gated("later"))
     wait_bound(cluster, FIRST_PRICING_PODS + 1)
     shoal.check()
@@ -32,7 +33,7 @@ def test_the_scheduler_prices_what_it_has_learned(cluster: Cluster, tmp_path: Pa
     records = list(Follower(folder).poll())
     header = next(each for each in records if isinstance(each, Header))
     assert header.policy.name == "fragmentation"
-    events = [each for each in records if not isinstance(each, Header | SnapshotEnds | Acting)]
+    events = [each for each in records if isinstance(each, get_args(Event))]
     assert any(isinstance(each, PricesSet) and each.prices.classes for each in events)
-    _, differences = replay(events, header.policy, int(header.seed))  # type: ignore[arg-type]
+    _, differences = replay(events, header.policy, int(header.seed))
     assert not differences
