@@ -377,6 +377,20 @@ def test_what_was_used_between_the_end_of_a_period_and_the_news_of_the_next_coun
     assert case.world.spending.accounts["a"].used_at(end_us + 2 * HOUR_US) == SCALE
 
 
+def test_what_has_no_budget_for_a_while_is_forgotten() -> None:
+    """A world made from a snapshot knows as much as one that has seen everything."""
+    budget = _budget(100)
+    case = Dated(_nodes(), tree(queue("a", budget=budget), queue("b")))
+    case.at(DAY)
+    case.submit(work("a/w", run_us=HOUR_US), batch("b/w"))
+    case.set_queues(tree(queue("a"), queue("b", budget=budget)))
+    _restart(case)
+    case.to(us(DAY) // MINUTE_US + 120)
+    case.set_queues(tree(queue("a", budget=budget), queue("b", budget=budget)))
+    _restart(case)
+    assert [case.hours(name) for name in ("a", "b")] == [(2, 0), (2, 21)]
+
+
 def test_a_budget_that_is_raised_is_not_spent_any_more() -> None:
     case = _spent(WhenSpent.LOWER_WEIGHT)
     case.to(us(DAY) // MINUTE_US + 180)

@@ -50,7 +50,7 @@ class Spending:
         self._ends = Deadlines()
         """When periods end, by queue."""
 
-    def set_tree(self, tree: QueueTree) -> None:
+    def set_tree(self, tree: QueueTree, entries: Mapping[str, "Entry"]) -> None:
         """Keep to the budgets of another tree; whoever knows what is held has it `held` again.
 
         The account of a budget whose periods are the same goes on, if it counts the same.
@@ -69,6 +69,8 @@ class Spending:
             )
             for queue in tree.queues
         }
+        bound = (uid for uid in self._runs if self.binds(entries[uid].workload.queue))
+        self._runs = {uid: self._runs[uid] for uid in bound}
         self._spent.clear()
         self._ends.clear()
         self._tenants.lowered.clear()

@@ -142,7 +142,7 @@ class World:
     def _queues_set(self, queues: QueueTree) -> None:
         self.tenants.set_tree(queues)
         self.limits.set_tree(queues)
-        self.spending.set_tree(queues)
+        self.spending.set_tree(queues, self.entries)
         for entry in self.entries.values():
             self.limits.runs(entry)
             if not entry.held:
