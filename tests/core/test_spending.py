@@ -350,6 +350,28 @@ def test_what_was_used_before_a_crash_is_told_by_whoever_kept_it() -> None:
     assert case.hours("a")[0] == 6
 
 
+def test_what_another_process_kept_is_taken_in_beside_what_is_found_running() -> None:
+    """Five hours were used up to four o'clock; one job runs on, and one began at five."""
+    case = Dated(_nodes(), tree(queue("a", budget=_budget(20))))
+    case.at(DAY)
+    (kept,) = case.world.spending.kept()
+    counted_us = us(DAY) + 4 * HOUR_US
+    told = replace(kept, used=(5, 0), counted_us=counted_us, watched_us=counted_us)
+    case.to(us(DAY) // MINUTE_US + 7 * 60)
+    for uid, leaf, hour in (("a/old", "n1/0", 1), ("a/new", "n1/1", 5)):
+        placement = Placement(0, "n1", (leaf,))
+        since_us = us(DAY) + hour * HOUR_US
+        case.happen(ev.WorkloadAdopted(0, batch(uid), (placement,), since_us))
+    assert case.hours("a")[0] == 6 + 2
+    case.happen(ev.SpendingRestored(0, (told,)))
+    assert case.hours("a")[0] == 5 + 3 + 2
+    case.to(us(DAY) // MINUTE_US + 8 * 60)
+    assert case.hours("a")[0] == 12
+    old = replace(told, begin_us=kept.begin_us - HOUR_US, end_us=kept.begin_us, used=(99, 0))
+    case.happen(ev.SpendingRestored(0, (old,)))
+    assert case.hours("a")[0] == 12
+
+
 def test_a_period_that_is_told_again_or_late_changes_nothing() -> None:
     case = Dated(_nodes(), tree(queue("a", budget=_budget(10))))
     case.at(DAY)

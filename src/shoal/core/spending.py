@@ -273,13 +273,16 @@ class Spending:
     def restore(
         self, accounts: Iterable[Kept], runs: Iterable[tuple[str, int, int | None]]
     ) -> None:
-        """Know what was `kept`, about budgets that the tree has and workloads that are held."""
+        """Know what was `kept`, about budgets that the tree has and workloads that are held.
+
+        Of a period that is over nothing is taken in.
+        """
         for uid, since_us, until_us in runs:
             if uid in self._runs:
                 self._runs[uid] = Run(since_us, until_us)
         for kept in accounts:
             account = self.accounts.get(kept.queue)
-            if account is not None:
+            if account is not None and kept.end_us >= account.end_us:
                 account.restore(kept, self._runs)
                 self._look_at(account)
 

@@ -287,10 +287,15 @@ class Account:
         )
 
     def restore(self, kept: Kept, runs: Mapping[str, Run]) -> None:
-        """Stand where `kept` says; whoever holds something holds it already."""
+        """Stand where `kept` says; whoever holds something holds it already.
+
+        What began to hold it later has not used anything since then.
+        """
         self.begin_us, self.end_us = kept.begin_us, kept.end_us
         self.used = kept.used[0] * SCALE + kept.used[1]
         self.beyond = kept.beyond[0] * SCALE + kept.beyond[1]
         self.counted_us, self.watched_us = kept.counted_us, kept.watched_us
         self.warned = kept.warned
+        for uid, rate in self._rates.items():
+            self._count(-rate, kept.counted_us, runs[uid].since_us)
         self.reserve_all(runs)

@@ -9,6 +9,7 @@ import asyncio
 import base64
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -41,6 +42,7 @@ RESTORED: Final = (
     ev.EvictionsRestored,
     ev.UsageRestored,
     ev.DeclaredRestored,
+    ev.SpendingRestored,
     ev.DemandRestored,
 )
 """Kinds of event that it keeps; whatever else it should hold is passed over."""
@@ -169,4 +171,9 @@ def _learned(world: World) -> Iterator[ev.Event]:
     ratios = world.declared.kept()
     if ratios:
         yield ev.DeclaredRestored(0, ratios)
+    accounts = world.spending.kept()
+    if accounts:
+        # Whoever is found running later has been counted up to here.
+        counted = (replace(each, watched_us=each.counted_us) for each in accounts)
+        yield ev.SpendingRestored(0, tuple(counted))
     yield ev.DemandRestored(0, world.demand.learned())
