@@ -20,7 +20,7 @@ from shoal.core.looks import Looks
 from shoal.core.making_room import MakingRoom
 from shoal.core.order import Heads
 from shoal.core.policies import Policy
-from shoal.core.quota import Refusal, start_within_quota, units_of
+from shoal.core.quota import Refusal, promise, start_within_quota, units_of
 from shoal.core.reservation import Reservation
 from shoal.core.waiting import Group
 from shoal.core.world import World
@@ -149,7 +149,7 @@ class _Run:
                 if world.spending.refusal(entry.workload, units) is not None:
                     self._give_up(entry, Reason.BUDGET)
                     continue
-                world.spending.promise(entry.workload, units)
+                promise(world, entry, placements)
                 self._start(entry, placements, entry.borrowed)
             elif nobody_goes(world, reservation):
                 self._give_up(entry, Reason.NOT_FREED)
@@ -188,7 +188,7 @@ class _Run:
             if found.verdict.stage is Stage.BUDGET:
                 self._give_up(entry, Reason.BUDGET)
             return
-        world.spending.promise(entry.workload, units_of(world, entry, found))
+        promise(world, entry, found)
         self._start(entry, found)
         self._given_up[uid] = None
 
@@ -241,7 +241,7 @@ class _Run:
                 return True
             self._let_wait(group, index, found, room)
             return False
-        self._world.spending.promise(entry.workload, units_of(self._world, entry, found))
+        promise(self._world, entry, found)
         self._start(entry, found)
         self._settled.add(uid)
         return True
@@ -290,7 +290,7 @@ class _Run:
             return False
         uid = entry.workload.uid
         key = f"reserve/{uid}/{entry.attempt + 1}/{self._now_us}"
-        world.spending.promise(entry.workload, units_of(world, entry, placements))
+        promise(world, entry, placements)
         self.decisions.append(Reserve(key, uid, placements, at_us, (), Reason.RESERVED))
         self._reserved[queue.name] = None
         self._settled.add(uid)

@@ -9,7 +9,7 @@ from shoal.core.clearing import Clearing, NoRoom
 from shoal.core.decisions import Evict, Freeze, Reserve
 from shoal.core.entry import Entry
 from shoal.core.evictions import most_evictions, too_many_gone
-from shoal.core.quota import Refusal, units_of
+from shoal.core.quota import Refusal, promise
 from shoal.core.victims import Victim, lost_device_us
 from shoal.core.waiting import Group
 from shoal.core.world import World
@@ -61,7 +61,7 @@ class MakingRoom:
             request = entry.request_of(placement.pod)
             world.fleet.take(request, placement)
             world.charge(entry, placement.pod, charges_of(world.fleet, request, placement), 1)
-        world.spending.promise(entry.workload, units_of(world, entry, room.placements))
+        promise(world, entry, room.placements)
         key = f"reserve/{uid}/{entry.attempt + 1}/{self._now_us}"
         evicted = tuple(dict.fromkeys(victim.uid for victim in room.victims))
         borrowed = world.borrowed(entry, room.placements)

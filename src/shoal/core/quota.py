@@ -177,9 +177,11 @@ def _place(
     found = place(fleet, board, workload, shapes, refused, budget, needed_only=needed_only)
     broken: Broken | None = None
     if not isinstance(found, NoPlace) and tenants.tree.queues:
-        asked = units_of(world, entry, found)
+        asked: Counter[str] = Counter()
         for placement in found:
             charges = charges_of(fleet, entry.request_of(placement.pod), placement)
+            for charge in charges:
+                asked[charge.accelerator] += charge.units
             world.charge(entry, placement.pod, charges, 1)
         over = tenants.over_quota(workload.queue, asked, returnable=world.returnable(workload))
         if over is not None:
@@ -208,6 +210,12 @@ def units_of(world: World, entry: Entry, placements: Iterable[Placement]) -> Cou
         for charge in charges_of(world.fleet, entry.request_of(placement.pod), placement):
             units[charge.accelerator] += charge.units
     return units
+
+
+def promise(world: World, entry: Entry, placements: Iterable[Placement]) -> None:
+    """Count against budgets what a workload will use in these places."""
+    if world.spending.binds(entry.workload.queue):
+        world.spending.promise(entry.workload, units_of(world, entry, placements))
 
 
 def _again_us(broken: Iterable[Broken]) -> int | None:
