@@ -32,15 +32,15 @@ def expected_end_us(world: World, entry: Entry, now_us: int) -> int | None:
 
 def next_ends(world: World, now_us: int) -> list[tuple[int, Entry]]:
     """Return which running work ends next, and when, as far as it is known."""
-    ends = []
+    known = dict(world.declaring)
     for queue, uids in world.holders.items():
-        bounded = [t for t in WorkloadType if world.limits.maximum_run_us(queue, t) is not None]
-        for uid in uids:
-            other = world.entries[uid]
-            if other.workload.run_us is not None or other.workload.type in bounded:
-                end_us = expected_end_us(world, other, now_us)
-                if end_us is not None:
-                    ends.append((end_us, uid, other))
+        if any(world.limits.maximum_run_us(queue, each) is not None for each in WorkloadType):
+            known |= uids
+    ends = []
+    for uid in known:
+        end_us = expected_end_us(world, world.entries[uid], now_us)
+        if end_us is not None:
+            ends.append((end_us, uid, world.entries[uid]))
     ends.sort(key=lambda end: end[:2])
     return [(end_us, other) for end_us, _, other in ends[:ENDS_LOOKED_AT]]
 

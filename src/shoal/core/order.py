@@ -93,11 +93,23 @@ class Heads:
         self._stale: dict[_Place, None] = {}
         """Places whose rank, and that of all above them, has to be found anew."""
         self._numbers = count()
-        for group in looks.groups():
-            self.push(group, 0)
+        self._add(dict.fromkeys(looks.groups(), 0))
         for queue, user in self._waiting.places_of(looks.kinds):
             place = self._place_of(queue, user)
             place.unseen = True
+            self._stale[place] = None
+
+    def _add(self, musts: dict[Group, int]) -> None:
+        """Add groups that have to be looked at, each from a member on."""
+        self._musts = musts
+        of_place: dict[tuple[str, str], list[Head]] = {}
+        for group, member in musts.items():
+            head = group.members[member], group, member
+            of_place.setdefault((group.queue, group.user), []).append(head)
+        for (queue, user), heads in of_place.items():
+            place = self._place_of(queue, user)
+            place.heads = heads
+            heapify(heads)
             self._stale[place] = None
 
     def push(self, group: Group, member: int) -> None:
@@ -143,8 +155,7 @@ class Heads:
         self._places.clear()
         self._users.clear()
         self._stale.clear()
-        for group, member in self._musts.items():
-            self.push(group, member)
+        self._add(self._musts)
 
     def changed(self, queue: str) -> None:
         """Note that the accounts of a queue have changed, and so those of its ancestors."""

@@ -54,6 +54,8 @@ class World:
         self.spending = Spending(self.fleet, self.tenants, self.declared)
         self.failed: dict[str, None] = {}
         """Workloads whose start has to be retracted."""
+        self.declaring: dict[str, None] = {}
+        """Uids of those that hold something and declared a run time."""
         self.holders: dict[str, dict[str, None]] = {}
         """Workloads that hold something, by queue."""
         self.reserving: dict[str, None] = {}
@@ -344,6 +346,8 @@ class World:
     ) -> None:
         """Let a workload hold a place, and charge it; `charges` says what, if it is known."""
         self.holders.setdefault(entry.workload.queue, {})[entry.workload.uid] = None
+        if entry.workload.run_us is not None:
+            self.declaring[entry.workload.uid] = None
         request = entry.request_of(placement.pod)
         self.fleet.take(request, placement)
         entry.held[placement.pod] = placement
@@ -443,6 +447,7 @@ class World:
     def _holds_nothing(self, entry: Entry) -> None:
         self.spending.holds_nothing(entry.workload.uid)
         self.limits.holds_nothing(entry.workload.uid)
+        self.declaring.pop(entry.workload.uid, None)
         holders = self.holders.get(entry.workload.queue)
         if holders is not None:
             holders.pop(entry.workload.uid, None)
