@@ -14,6 +14,7 @@ from shoal.kubernetes.client import Client
 from shoal.kubernetes.history import Past
 from shoal.kubernetes.memory import Content, Memory, content_of, events_of
 from shoal.kubernetes.scheduler import SchedulerOptions, now_us
+from shoal.kubernetes.wire.cluster import ConfigMap
 from shoal.kubernetes.wire.kinds import JOBS, NAMESPACES, NODES, PODS, REPLICA_SETS
 from shoal.loop.records import encode
 from shoal.model.queue import Queue, QueueTree
@@ -100,6 +101,32 @@ async def test_an_api_server_that_refuses_is_told_of_once_and_tried_again(
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         assert [line["event"] for line in logged] == ["not remembered"]
+        assert await Memory(Client(transport), "m", "shoal").read() == CONTENT
+
+
+@in_loop
+async def test_what_changed_last_is_kept_although_a_write_was_cut_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "EVERY_S", 0.001)
+    async with FakeApi() as api, transport_to(api) as transport:
+        memory = Memory(Client(transport), "m", "shoal")
+        await memory.write(Content())
+        kept = [Content(b"", {}, {"first": {"n": 1}})]
+        answer = memory._put
+
+        async def slowly(data: dict[str, str]) -> ConfigMap:
+            done = await answer(data)
+            await asyncio.sleep(60 if len(kept) == 1 else 0)
+            return done
+
+        monkeypatch.setattr(memory, "_put", slowly)
+        task = asyncio.ensure_future(memory.run(lambda: kept[-1]))
+        await until(lambda: api.answered["PATCH"] == 1)
+        kept.append(CONTENT)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
         assert await Memory(Client(transport), "m", "shoal").read() == CONTENT
 
 

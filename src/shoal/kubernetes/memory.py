@@ -134,9 +134,11 @@ class Memory:
                 if now is not None:
                     await self.write(now)
         finally:
-            now = content()
-            if now is not None:
-                await self.write(now)
+            # A write that was cut off may have arrived: then the first of these finds a conflict.
+            for _ in range(2):
+                now = content()
+                if now is not None:
+                    await self.write(now)
 
 
 def content_of(world: World, source: Source, now_us: int) -> Content:
