@@ -19,7 +19,7 @@ def _logs_as_before() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("command", "sentence"),
     [
-        ("check", "write --consistency, --scheduler URL, or both"),
+        ("check", "write files, --consistency, or --scheduler URL"),
         ("check --scheduler nowhere", "expects such as http://127.0.0.1:9464, found 'nowhere'"),
         ("release --kubeconfig none", "write --yes if that is meant"),
         ("scheduler --listen 9464", "--listen expects HOST:PORT"),
