@@ -5,13 +5,14 @@ any one of them it is not. For a single pod the cheapest victims are looked for 
 (branch and bound), for gangs by taking the cheapest until it fits and sparing whom it can.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from shoal.core.board import Board
 from shoal.core.budget import Budget
 from shoal.core.eligibility import fits_on
 from shoal.core.entry import Entry
+from shoal.core.losses import Count, Losses
 from shoal.core.one_node import OneNode, each_once
 from shoal.core.placement import NoPlace
 from shoal.core.precedence import priority_of
@@ -19,8 +20,7 @@ from shoal.core.quota import Broken, place_and_charge, without
 from shoal.core.rights import borrowing_queues, borrows, has_right, lent_together, within
 from shoal.core.ruled_out import wants
 from shoal.core.shape import Shape
-from shoal.core.victims import HOUR_US, Cost, Victim, lost_device_us, protection, total, victims_of
-from shoal.core.waiting import Group
+from shoal.core.victims import Cost, Victim, protection, total, victims_of
 from shoal.core.world import World
 from shoal.model.workload import Placement
 
@@ -78,45 +78,95 @@ class Clearing:
         """What each workload could be taken apart into at a time."""
         self._going: set[tuple[str, int]] = set()
         """Pods that this cycle evicts."""
+        self._resting: list[tuple[Entry, int]] | None = None
+        """Pods that were evicted before to make room, once they were asked for."""
         self._lent_together = False
         """Whether those may go as well who merely began on borrowed devices; see `rights`."""
-        self._disrupted: dict[str, int] = {}
-        """Pods that this cycle evicts, by the disruption budget that covers them."""
+        self._losses = Losses(world, now_us)
 
-    def find(self, entry: Entry, group: Group) -> Room | NoRoom:
+    def find(self, entry: Entry, shapes: tuple[Shape, ...]) -> Room | NoRoom:
         """Return the cheapest plan for a workload that waits."""
-        world = self._world
-        if entry.workload.queue not in world.tenants.takes_work:
+        if entry.workload.queue not in self._world.tenants.takes_work:
             return NoRoom(hungry=False)
-        wanted = [
-            name
-            for name in world.fleet.accelerators()
-            if any(wants(shape.request.devices, name) for shape in group.shapes)
-        ]
+        checkpoint = self._world.fleet.journal.checkpoint()
+        try:
+            self._let_go()
+            return self._cheapest(entry, shapes)
+        finally:
+            self._world.fleet.rollback(checkpoint)
+
+    def opens_before(self, entry: Entry, wanted: tuple[Shape, ...], end_us: int) -> bool:
+        """Return whether a workload will start before by evictions, if nothing else changes."""
+        self._lent_together = False
+        for accelerator, shapes in self._choices(wanted):
+            later = self._candidates(entry, accelerator, self._now_us).later
+            at_us = max((each for each in later if each < end_us), default=None)
+            found = None if at_us is None else self._candidates(entry, accelerator, at_us)
+            if found is None or not found.victims:
+                continue
+            if self._search(entry, shapes, found.victims) is not None:
+                return True
+        return False
+
+    def _cheapest(self, entry: Entry, wanted: tuple[Shape, ...]) -> Room | NoRoom:
+        world = self._world
         best: Room | None = None
         hungry, times_us = False, list[int]()
         patient: list[tuple[int, str, tuple[Shape, ...], Cost]] = []
-        for accelerator in wanted:
-            others = [name for name in wanted if name != accelerator]
-            shapes = tuple(without(world, shape, others) for shape in group.shapes)
-            whole = tuple(shape for shape in shapes if shape is not None)
-            if len(whole) < len(shapes):
-                continue
+        for accelerator, shapes in self._choices(wanted):
             self._lent_together = False
             found = self._candidates(entry, accelerator, self._now_us)
             hungry |= found.hungry
             times_us += found.later
-            patient += [(at_us, accelerator, whole, cost) for at_us, cost in found.later.items()]
-            room = self._search(entry, whole, found.victims) if found.victims else None
+            patient += [(at_us, accelerator, shapes, cost) for at_us, cost in found.later.items()]
+            room = self._search(entry, shapes, found.victims) if found.victims else None
             if room is None and world.tenants.slots.promises:
                 self._lent_together = True
                 found = self._candidates(entry, accelerator, self._now_us)
-                room = self._search(entry, whole, found.victims) if found.victims else None
+                room = self._search(entry, shapes, found.victims) if found.victims else None
             if room is not None and (best is None or room.cost < best.cost):
                 best = room
         if best is not None and self._is_cheaper_later(entry, best, patient):
             best = None
         return best or NoRoom(hungry, min(times_us, default=None))
+
+    def _choices(self, wanted: tuple[Shape, ...]) -> Iterator[tuple[str, tuple[Shape, ...]]]:
+        """Yield each accelerator that would do, and the shapes of a workload that has no other."""
+        world = self._world
+        names = [
+            name
+            for name in world.fleet.accelerators()
+            if any(wants(shape.request.devices, name) for shape in wanted)
+        ]
+        for accelerator in names:
+            others = [name for name in names if name != accelerator]
+            shapes = tuple(without(world, shape, others) for shape in wanted)
+            whole = tuple(shape for shape in shapes if shape is not None)
+            if len(whole) == len(shapes):
+                yield accelerator, whole
+
+    def _let_go(self) -> None:
+        """Let the places of all be free that go to make room for somebody, whoever it is for."""
+        for entry, pod in self._goers():
+            self._world.fleet.give_back(entry.request_of(pod), entry.held[pod])
+
+    def _goers(self) -> Iterator[tuple[Entry, int]]:
+        """Yield the pods that go to make room for somebody."""
+        world = self._world
+        if self._resting is None:
+            holding = (world.entries[uid] for uids in world.holders.values() for uid in uids)
+            evicted = [e for e in holding if e.evicting and e.failed_on is None]
+            self._resting = [(e, pod) for e in evicted for pod in e.evicting if e.rests(pod)]
+        yield from self._resting
+        for uid, pod in sorted(self._going):
+            yield world.entries[uid], pod
+
+    def on_their_way(self, placements: Sequence[Placement]) -> tuple[str, ...]:
+        """Return who goes, for somebody else, from nodes where a workload is to start."""
+        nodes = {placement.node for placement in placements}
+        return tuple(
+            sorted({e.workload.uid for e, pod in self._goers() if e.held[pod].node in nodes})
+        )
 
     def _is_cheaper_later(
         self, asker: Entry, room: Room, times: list[tuple[int, str, tuple[Shape, ...], Cost]]
@@ -140,12 +190,11 @@ class Clearing:
                 return True
         return False
 
-    def take(self, room: Room) -> None:
+    def take(self, asker: Entry, room: Room) -> None:
         """Note that a plan is carried out."""
+        self._losses.take(asker, room.victims)
         for victim in room.victims:
             self._going.update((victim.uid, pod) for pod in victim.pods)
-            for name in self._world.evictions.budgets_of(victim.uid):
-                self._disrupted[name] = self._disrupted.get(name, 0) + len(victim.pods)
 
     # Who may go -------------------------------------------------------------------------------
 
@@ -220,6 +269,10 @@ class Clearing:
     def _search(
         self, asker: Entry, shapes: tuple[Shape, ...], candidates: list[Victim]
     ) -> Room | None:
+        if next(self._goers(), None) is not None:
+            placements = self._attempt(asker, shapes, ())
+            if placements is not None:  # where others go already
+                return Room(placements, (), exact=True)
         single = len(shapes) == 1 and asker.workload.pod_sets[0].count == 1
         room = self._on_one_node(asker, shapes[0], candidates) if single else None
         if room is not None and room.exact:
@@ -239,7 +292,7 @@ class Clearing:
                     by_row.setdefault(row, []).append(victim)
 
         def permitted(victims: Sequence[Victim]) -> bool:
-            return self._permitted(asker, victims)
+            return self._losses.allow(asker, victims) and self._permitted(asker, victims)
 
         best: Room | None = None
         exact = True
@@ -274,7 +327,7 @@ class Clearing:
             return self._attempt(asker, shapes, each_once(victims))
 
         candidates = self._together(asker, candidates)
-        placements = fits(candidates)
+        placements = fits(candidates) if candidates else None
         if placements is None:
             return None
         low, high = 1, len(candidates)
@@ -342,6 +395,7 @@ class Clearing:
         charged = tenants.speculated
         queue = asker.workload.queue
         together: list[Victim] = []
+        count = Count(self._losses, asker)
         gone: set[tuple[str, int]] = set()
         try:
             for victim in candidates:
@@ -351,7 +405,7 @@ class Clearing:
                     from_queue == queue
                     or borrows(tenants, from_queue, queue, victim.accelerators)
                     or self._lent(entry, queue, victim.accelerators)
-                ):
+                ) and count.add(victim):
                     together.append(victim)
                     for pod in victim.pods:
                         if (victim.uid, pod) not in gone:
@@ -367,49 +421,47 @@ class Clearing:
         """Return where a workload would start if these were gone, None if it would not."""
         world = self._world
         fleet, tenants = world.fleet, world.tenants
-        if not self._within_bounds(asker, victims) or not self._permitted(asker, victims):
+        if not self._losses.allow(asker, victims) or not self._permitted(asker, victims):
             return None
         checkpoint, charged = fleet.journal.checkpoint(), tenants.speculated
+        queues = dict.fromkeys(victim.entry.workload.queue for victim in victims)
         try:
             for victim in victims:
                 for pod in victim.pods:
                     held = victim.entry.held[pod]
                     fleet.give_back(victim.entry.request_of(pod), held)
                     world.charge(victim.entry, pod, victim.entry.charges[pod], -1)
-            found = place_and_charge(world, self._board, asker, shapes, self._budget)
-            if isinstance(found, NoPlace | Broken):
-                return None
-            names = _accelerators(world, found)
-            queues = dict.fromkeys(victim.entry.workload.queue for victim in victims)
-            right = all(
-                queue == asker.workload.queue or within(tenants, asker.workload.queue, queue, names)
-                for queue in queues
-            )
-            return found if right else None
+            found = self._place(asker, shapes, queues, needed_only=False)
+            if found is None and any(p.needed < p.count for p in asker.workload.pod_sets):
+                found = self._place(asker, shapes, queues, needed_only=True)
+            return found
         finally:
             tenants.undo(charged)
             fleet.rollback(checkpoint)
 
-    def _within_bounds(self, asker: Entry, victims: Sequence[Victim]) -> bool:
-        """Return whether disruption budgets allow so many, and what the asker's queue may lose.
-
-        What work in a queue may lose in a day bounds preemption; it does not bound reclaim.
-        """
-        evictions, tenants = self._world.evictions, self._world.tenants
-        disrupted = dict(self._disrupted)
-        for victim in victims:
-            for name in evictions.budgets_of(victim.uid):
-                disrupted[name] = disrupted.get(name, 0) + len(victim.pods)
-        if any(count > evictions.budgets[name][0] for name, count in disrupted.items()):
-            return False
-        name = asker.workload.queue
-        queue = tenants.tree.get(name)
-        hours = tenants.inherited(queue, "device_hours_lost_per_day") if queue else None
-        own = [victim for victim in victims if victim.entry.workload.queue == name]
-        if hours is None or not own:
-            return True
-        lost_us = lost_device_us(total(own)) + evictions.lost_today(name, self._now_us)
-        return lost_us <= hours * HOUR_US
+    def _place(
+        self,
+        asker: Entry,
+        shapes: tuple[Shape, ...],
+        queues: Iterable[str],
+        *,
+        needed_only: bool,
+    ) -> tuple[Placement, ...] | None:
+        """Place and charge a workload that takes devices from these queues, if it may have them."""
+        world, tenants = self._world, self._world.tenants
+        checkpoint, charged = world.fleet.journal.checkpoint(), tenants.speculated
+        found = place_and_charge(
+            world, self._board, asker, shapes, self._budget, needed_only=needed_only
+        )
+        if not isinstance(found, NoPlace | Broken):
+            names = _accelerators(world, found)
+            mine = asker.workload.queue
+            if all(each == mine or within(tenants, mine, each, names) for each in queues):
+                world.fleet.journal.keep()
+                return found
+        tenants.undo(charged)
+        world.fleet.rollback(checkpoint)
+        return None
 
 
 def _accelerators(world: World, placements: Sequence[Placement]) -> tuple[str, ...]:

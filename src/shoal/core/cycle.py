@@ -139,7 +139,7 @@ class _Run:
             reservation = entry.reserved
             if reservation is None:
                 continue
-            if lost(world.fleet, reservation):
+            if lost(world, entry, reservation):
                 self._give_up(entry, Reason.PLACE_LOST)
             elif reservation.waits_for_ends:
                 self._start_if_ready(entry, reservation)
@@ -175,7 +175,10 @@ class _Run:
         self.complete = False
 
     def _start_if_ready(self, entry: Entry, reservation: Reservation) -> None:
-        """Start a workload that waits for others to end, where it fits: there or elsewhere."""
+        """Start a workload that waits for others to end, where it fits: there or elsewhere.
+
+        Where they should have ended, and may be evicted for it, it waits for them no longer.
+        """
         due = reservation.at_us is not None and reservation.at_us <= self._now_us
         if not self._fresh and not due:
             return
@@ -184,8 +187,11 @@ class _Run:
         shapes = world.shapes_of(entry.workload)
         found = start_within_quota(world, self._board, entry, shapes, self._budget)
         if isinstance(found, Refusal):
+            late = due and not isinstance(self._room.plan(entry, shapes, found), NoRoom)
             lay(world, [uid])
-            if found.verdict.stage is Stage.BUDGET:
+            if late:
+                self._give_up(entry, Reason.NOT_FREED)
+            elif found.verdict.stage is Stage.BUDGET:
                 self._give_up(entry, Reason.BUDGET)
             return
         promise(world, entry, found)
@@ -237,7 +243,7 @@ class _Run:
                 self._settled.add(uid)
                 self.complete = False
                 return True
-            if self._reserve_ahead(group, index, found):
+            if self._reserve_ahead(group, index, found, room):
                 return True
             self._let_wait(group, index, found, room)
             return False
@@ -261,7 +267,7 @@ class _Run:
         lay(world, ahead)
         return found
 
-    def _reserve_ahead(self, group: Group, index: int, found: Refusal) -> bool:
+    def _reserve_ahead(self, group: Group, index: int, found: Refusal, room: NoRoom) -> bool:
         """Keep places for a workload that fits nowhere now, behind which others may fill in.
 
         One for each queue: for the first in its order, if declared ends say when it will fit, and
@@ -284,6 +290,9 @@ class _Run:
         known = when_it_fits(world, self._board, entry, group.shapes, self._next_ends(), budget)
         if known is not None:
             placements, at_us = known
+            waits = room.again_us is not None and room.again_us < at_us
+            if waits and self._room.opens_before(entry, group, at_us):
+                return False
         elif starving is not None:
             placements = nearest_to_free(world, self._board, entry, group.shapes, budget)
         if placements is None:
@@ -359,8 +368,17 @@ class _Run:
         times_us = [examined.again_us for examined in self.examined]
         times_us.append(world.waiting.next_us(but=self._looked_at))
         times_us.append(world.tenants.shrink_next_us())
+        times_us.append(self._late_us())
         times_us += [world.limits.after(self._now_us), world.spending.after(self._now_us)]
         return earliest(*times_us)
+
+    def _late_us(self) -> int | None:
+        """Return when the first of those for whom places are kept finds that others are late."""
+        kept = (self._world.entries[uid].reserved for uid in self._world.reserving)
+        reserves = (each for each in self.decisions if isinstance(each, Reserve))
+        ends_us = [each.at_us for each in (*kept, *reserves) if each is not None]
+        late_us = (at_us + 1 for at_us in ends_us if at_us is not None)
+        return min((at_us for at_us in late_us if at_us > self._now_us), default=None)
 
     def answer_newcomers(self) -> None:
         """6. Tell those who joined a sleeping group that was not looked at what it was told."""

@@ -104,6 +104,11 @@ class Evictions:
         """Return the device microseconds that the work of a queue lost within the last day."""
         return sum(lost for at_us, lost in self.lost.get(queue, ()) if at_us > now_us - DAY_US)
 
+    def first_lost_us(self, queue: str, now_us: int) -> int | None:
+        """Return when the work of a queue lost something first within the last day, if it did."""
+        lost = self.lost.get(queue, ())
+        return next((at_us for at_us, _ in lost if at_us > now_us - DAY_US), None)
+
     def resume(self) -> None:
         """Let evictions go on, and count them, and the devices that are gone, anew."""
         self.frozen = False

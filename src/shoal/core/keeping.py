@@ -35,11 +35,13 @@ def _book(world: World, uids: Iterable[str], sign: int) -> None:
                 fleet.give_back(entry.request_of(placement.pod), placement)
 
 
-def lost(fleet: Fleet, reservation: Reservation) -> bool:
-    """Return whether a place is gone: its node or device is, or takes no new pods."""
+def lost(world: World, entry: Entry, reservation: Reservation) -> bool:
+    """Return whether a place is gone: a device is, or the node is no longer for such a pod."""
+    fleet = world.fleet
     for placement in reservation.placements:
         row = fleet.row_of.get(placement.node)
-        if row is None or not fleet.present[row] or fleet.cordoned[row]:
+        shape = world.shape_of(entry.request_of(placement.pod), entry.workload.type)
+        if row is None or not world.allowed_rows(shape)[row]:
             return True
         for leaf in placement.leaves:
             if leaf not in fleet.leaves[row]:

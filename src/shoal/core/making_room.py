@@ -5,15 +5,19 @@ from dataclasses import replace
 from shoal.core.board import Board
 from shoal.core.budget import Budget
 from shoal.core.charges import charges_of
-from shoal.core.clearing import Clearing, NoRoom
+from shoal.core.clearing import Clearing, NoRoom, Room
 from shoal.core.decisions import Evict, Freeze, Reserve
 from shoal.core.entry import Entry
 from shoal.core.evictions import most_evictions, too_many_gone
 from shoal.core.quota import Refusal, promise
+from shoal.core.shape import Shape
 from shoal.core.victims import Victim, lost_device_us
 from shoal.core.waiting import Group
 from shoal.core.world import World
 from shoal.model.verdict import Reason, Stage
+
+MAY_BE_MADE = frozenset({Reason.LIMIT, Reason.BORROW_LIMIT, Reason.LEND_LIMIT})
+"""Rules that may hold again when others go."""
 
 
 class MakingRoom:
@@ -37,25 +41,41 @@ class MakingRoom:
         if not evictions.frozen and too_many_gone(gone, worked) and self._world.tenants.tree.queues:
             self._freeze(Reason.DEVICES_GONE, gone, worked)
 
-    def make_room(self, entry: Entry, group: Group, found: Refusal) -> Reserve | NoRoom:
-        """Evict others for a workload, if it has a right to that, and keep their places for it."""
-        world = self._world
+    def plan(
+        self, entry: Entry, shapes: tuple[Shape, ...], found: Refusal
+    ) -> tuple[Room, tuple[str, ...]] | NoRoom:
+        """Return how others would go for a workload, and who they are, those that go already too.
+
+        `found` is why it does not start. Nothing is decided yet.
+        """
         over = found.verdict.over_quota
         if found.verdict.never or found.verdict.stage is Stage.BUDGET:
             return NoRoom(hungry=False)
-        if over is not None and over.reason not in (Reason.LIMIT, Reason.LEND_LIMIT):
+        if over is not None and over.reason not in MAY_BE_MADE:
             return NoRoom(hungry=False)
-        room = self._clearing.find(entry, group)
+        room = self._clearing.find(entry, shapes)
         if isinstance(room, NoRoom):
             return room
+        going = self._clearing.on_their_way(room.placements)
+        evicted = tuple(dict.fromkeys((*(victim.uid for victim in room.victims), *going)))
+        if not evicted or self._world.evictions.frozen or self.freezes:
+            return NoRoom(hungry=True)
+        return room, evicted
+
+    def make_room(self, entry: Entry, group: Group, found: Refusal) -> Reserve | NoRoom:
+        """Evict others for a workload, if it has a right to that, and keep their places for it."""
+        world = self._world
+        plan = self.plan(entry, group.shapes, found)
+        if isinstance(plan, NoRoom):
+            return plan
+        room, evicted = plan
         if not self._may_evict(sum(1 for victim in room.victims if not victim.spared)):
             return NoRoom(hungry=True)
-        self._clearing.take(room)
         uid = entry.workload.uid
-        reason = Reason.PREEMPTION
+        self._clearing.take(entry, room)
+        queues = {world.entries[each].workload.queue for each in evicted}
+        reason = Reason.PREEMPTION if queues == {entry.workload.queue} else Reason.RECLAIM
         for victim in room.victims:
-            if victim.entry.workload.queue != entry.workload.queue:
-                reason = Reason.RECLAIM
             self._evict(victim, entry, exact=room.exact)
         for placement in room.placements:
             request = entry.request_of(placement.pod)
@@ -63,18 +83,19 @@ class MakingRoom:
             world.charge(entry, placement.pod, charges_of(world.fleet, request, placement), 1)
         promise(world, entry, room.placements)
         key = f"reserve/{uid}/{entry.attempt + 1}/{self._now_us}"
-        evicted = tuple(dict.fromkeys(victim.uid for victim in room.victims))
         borrowed = world.borrowed(entry, room.placements)
         for placement in room.placements:
             charges = charges_of(world.fleet, entry.request_of(placement.pod), placement)
             world.tenants.pin(entry.workload.queue, charges, borrowed, 1)
         return Reserve(key, uid, room.placements, None, evicted, reason, borrowed)
 
+    def opens_before(self, entry: Entry, group: Group, end_us: int) -> bool:
+        """Return whether others may be evicted for a workload before, if nothing else changes."""
+        return self._clearing.opens_before(entry, group.shapes, end_us)
+
     def _may_evict(self, workloads: int) -> bool:
         """Return whether so many more may be evicted; where they may not, freeze evictions."""
         world = self._world
-        if world.evictions.frozen or self.freezes:
-            return False
         before = world.evictions.lately(self._now_us) + self._evicted
         most = most_evictions(sum(len(uids) for uids in world.holders.values()))
         if before + workloads <= most:
@@ -93,7 +114,7 @@ class MakingRoom:
             world.charge(entry, pod, entry.charges[pod], -1)
         reclaimed = entry.workload.queue != asker.workload.queue
         evict = Evict(
-            f"evict/{uid}/{entry.attempt}/{victim.pods[0]}",
+            f"evict/{uid}/{entry.attempt}/{victim.pods[0]}/{self._now_us}",
             uid,
             victim.pods,
             (asker.workload.uid,),

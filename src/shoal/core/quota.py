@@ -120,14 +120,21 @@ def without(world: World, shape: Shape, barred: Collection[str]) -> Shape | None
 
 
 def place_and_charge(
-    world: World, board: Board, entry: Entry, shapes: tuple[Shape, ...], budget: Budget
+    world: World,
+    board: Board,
+    entry: Entry,
+    shapes: tuple[Shape, ...],
+    budget: Budget,
+    *,
+    needed_only: bool = False,
 ) -> tuple[Placement, ...] | NoPlace | Broken:
     """Place and charge every pod of a workload, or none where that breaks a rule of its queues.
 
     `shapes` are those of its pod sets; world and tenants must be speculating. Where a rule leaves
-    no room for all of an elastic gang, it starts with the pods that it needs.
+    no room for all of an elastic gang, it starts with the pods that it needs; `needed_only` leaves
+    the others out at once.
     """
-    found = _place_and_charge(world, board, entry, shapes, budget, needed_only=False)
+    found = _place_and_charge(world, board, entry, shapes, budget, needed_only=needed_only)
     elastic = any(pod_set.needed < pod_set.count for pod_set in entry.workload.pod_sets)
     if isinstance(found, Broken) and elastic:
         return _place_and_charge(world, board, entry, shapes, budget, needed_only=True)

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from shoal.core.declared import overdue
 from shoal.core.entry import Entry
 from shoal.core.evictions import DAY_US
 from shoal.core.precedence import priority_of
@@ -76,6 +75,8 @@ NEVER = Protection(None)
 
 def victims_of(world: World, entry: Entry, now_us: int) -> tuple[Victim, ...]:
     """Return what a workload could be taken apart into, whatever protects it."""
+    if entry.workload.type is WorkloadType.NOTEBOOK:
+        return ()
     going = entry.evicting
     spared = [pod for pod in sorted(entry.held, reverse=True) if entry.spared(pod)]
     found = [_victim(world, entry, (pod,), now_us) for pod in spared if pod not in going]
@@ -137,35 +138,47 @@ def protection(world: World, entry: Entry, lender: str | None, now_us: int) -> P
     queue = tenants.tree.get(workload.queue)
     if not workload.recreated or queue is None:
         return NEVER
-    if lender is None and _beyond_bounds(world, entry, now_us):
+    bounded_us = now_us if lender is not None else _bounded_until_us(world, entry, now_us)
+    if bounded_us is None:
         return NEVER
     run_us = tenants.inherited(queue, "minimum_run_us") or 0
-    if overdue(entry, now_us):
-        run_us = 0
+    if workload.run_us is not None:
+        run_us = min(run_us, workload.run_us + 1)
     if lender is not None:
         patient = tenants.tree.get(lender)
         within_us = patient.reclaim_within_us if patient is not None else 0
         run_us = min(run_us, max(0, within_us - tenants.grace_us(workload)))
     began_us = [entry.started[pod] for pod in entry.held if pod in entry.started]
-    return Protection(min(began_us) + run_us if began_us else now_us)
+    from_us = min(began_us) + run_us if began_us else now_us
+    return Protection(from_us if bounded_us <= now_us else max(from_us, bounded_us))
 
 
-def _beyond_bounds(world: World, entry: Entry, now_us: int) -> bool:
-    """Return whether another preemption would exceed a bound of the workload or its queue."""
+def _bounded_until_us(world: World, entry: Entry, now_us: int) -> int | None:
+    """Return until when another preemption would exceed a bound of the workload or its queue.
+
+    That is `now_us` where it would exceed none, and None where time alone changes nothing. It is
+    worth a look whenever something that counts in a bound becomes a day old.
+    """
     tenants = world.tenants
     queue = tenants.tree.get(entry.workload.queue)
     if queue is None:
-        return True
+        return None
+    until_us = now_us
     most = tenants.inherited(queue, "per_workload_per_day")
-    today = sum(1 for at_us in entry.evictions_us if at_us > now_us - DAY_US)
-    if most is not None and today >= most:
-        return True
+    today = [at_us for at_us in entry.evictions_us if at_us > now_us - DAY_US]
+    if most is not None and len(today) >= most:
+        if not most:
+            return None
+        until_us = today[-most] + DAY_US
     hours = tenants.inherited(queue, "device_hours_lost_per_day")
     if hours is None:
-        return False
+        return until_us
     lost = sum(lost_unit_us(world, entry, pod, now_us) for pod in entry.held)
     lost_us = world.evictions.lost_today(queue.name, now_us) + -(-lost // UNIT)
-    return lost_us > hours * HOUR_US
+    if lost_us <= hours * HOUR_US:
+        return until_us
+    first_us = world.evictions.first_lost_us(queue.name, now_us)
+    return None if first_us is None else max(until_us, first_us + DAY_US)
 
 
 def total(victims: Iterable[Victim]) -> Cost:

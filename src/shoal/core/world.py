@@ -124,7 +124,7 @@ class World:
                 self.evictions.set_budget(event.name, event.allowed, event.workloads)
                 self.waiting.wake_hungry()
             case ev.CheckpointReported():
-                declared.checkpoint(self.entries.get(event.uid), event.taken_us, event.at_us)
+                self._checkpoint_reported(event)
             case ev.PrioritySet():
                 self._priority_set(event)
             case ev.PeriodBegan():
@@ -170,6 +170,18 @@ class World:
             grouping.regroup(self, (entry,))
             if entry.group is not None:
                 self.waiting.wake(entry.group)
+            elif entry.held:
+                self.waiting.wake_hungry()
+
+    def _checkpoint_reported(self, event: ev.CheckpointReported) -> None:
+        """Note that less is lost with a workload, which may bring it within what may be lost."""
+        entry = self.entries.get(event.uid)
+        declared.checkpoint(entry, event.taken_us, event.at_us)
+        queue = None if entry is None else self.tenants.tree.get(entry.workload.queue)
+        if queue is None:
+            return
+        if self.tenants.inherited(queue, "device_hours_lost_per_day") is not None:
+            self.waiting.wake_hungry()
 
     def count(self, entry: Entry, pod: int, sign: int) -> None:
         """Count what a pod is charged as held (`sign` 1), or no longer (-1)."""
@@ -260,6 +272,7 @@ class World:
         self.begins(entry, self.borrowed(entry, event.placements))
         self.spending.adopted(entry, since_us)
         self.limits.runs(entry)
+        self.waiting.wake_hungry()
 
     def _ended(self, event: ev.WorkloadEnded) -> None:
         entry = self.entries.get(event.uid)
@@ -294,6 +307,10 @@ class World:
         entry.started.pop(event.pod, None)
         self.give_back(entry, [placement])
         if not gone:
+            if not evicted and entry.held.keys() <= entry.evicting.keys():
+                self.limits.ends(
+                    event.uid
+                )  # it has ended by itself; what it could spare still goes
             self.limits.runs(entry)
         elif evicted and entry.workload.recreated and event.uid not in self.limits.ending:
             self.wait_anew(entry, event.at_us)
@@ -326,7 +343,10 @@ class World:
         entry = self.entries.get(event.uid)
         if entry is None or entry.attempt != event.attempt or event.pod not in entry.evicting:
             return
-        for beneficiary in self._beneficiaries(event.uid):
+        beneficiaries = self._beneficiaries(event.uid)
+        if any(each.workload.queue == entry.workload.queue for each in beneficiaries):
+            entry.evictions_us = entry.evictions_us[:-1]  # it was a preemption, which is not one
+        for beneficiary in beneficiaries:
             self.unreserve(beneficiary)
             self.wait(beneficiary)
         entry.evicting.clear()

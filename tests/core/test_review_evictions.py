@@ -1,0 +1,269 @@
+"""Bounds, budgets, rights and kept places where several things happen at once, or time passes."""
+
+from dataclasses import replace
+
+from shoal.core import events as ev
+from shoal.core.decisions import Evict, GiveUp
+from shoal.model.node import UNSCHEDULABLE
+from shoal.model.queue import EvictionBounds, Priority
+from shoal.model.request import Toleration, TolerationOperator
+from shoal.model.verdict import Reason
+from shoal.model.workload import Workload, WorkloadType
+from tests.core.build import node
+from tests.core.cases import MINUTE_US, Case, batch, queue, tree, us, work
+
+HOUR_US = 60 * MINUTE_US
+DAY = 24 * 60
+
+
+def test_what_a_queue_may_lose_in_a_day_bounds_all_that_goes_in_one_cycle() -> None:
+    bounds = EvictionBounds(device_hours_lost_per_day=1)
+    case = Case([node("n1", 2)], tree(queue("q", eviction=bounds)))
+    case.submit(work("q/l1"), work("q/l2"))
+    case.to(60)
+    case.submit(work("q/h1", priority=1), work("q/h2", priority=1))
+    assert len(case.evictions) == 1
+
+
+def test_a_gang_takes_no_more_than_a_disruption_budget_allows_where_that_is_enough() -> None:
+    case = Case([node("n1", 4)], tree(queue("a", 2), queue("b")))
+    case.submit(*(batch(f"b/v{n}") for n in range(4)))
+    covered = ("b/v0", "b/v1", "b/v2")
+    case.happen(ev.DisruptionBudgetSet(0, "one", 1, covered))
+    case.to(10)
+    case.submit(work("a/p", pods=2))
+    assert case.starts("a/p") == ["10:00"]
+    assert len(case.evictions) == 2
+
+
+def test_one_pod_takes_others_where_a_disruption_budget_does_not_allow_the_cheapest() -> None:
+    case = Case([node("n1", 3)], tree(queue("a", 2), queue("b")))
+    case.submit(batch("b/old"))
+    case.to(5)
+    case.submit(batch("b/v0"), batch("b/v1"))
+    case.happen(ev.DisruptionBudgetSet(0, "one", 1, ("b/v0", "b/v1")))
+    case.to(10)
+    case.submit(work("a/p", 2))
+    assert case.starts("a/p") == ["10:00"]
+    gone = {uid for _, uid, _ in case.evictions}
+    assert len(gone) == 2
+    assert "b/old" in gone
+
+
+def test_a_gang_takes_no_more_than_its_queue_may_lose_where_that_is_enough() -> None:
+    bounds = EvictionBounds(device_hours_lost_per_day=2)
+    case = Case([node("n1", 4)], tree(queue("q", eviction=bounds)))
+    case.submit(*(work(f"q/l{n}") for n in range(4)))
+    case.to(60)
+    case.submit(work("q/h", pods=2, priority=1))
+    assert case.starts("q/h") == ["60:00"]
+    assert len(case.evictions) == 2
+
+
+def test_pods_that_still_go_count_in_a_disruption_budget() -> None:
+    stops_us = {"b/v0": MINUTE_US, "b/v1": MINUTE_US}
+    case = Case([node("n1", 2)], tree(queue("a", 2), queue("b")), stops_us=stops_us)
+    case.submit(batch("b/v0"), batch("b/v1"))
+    case.happen(ev.DisruptionBudgetSet(0, "one", 1, ("b/v0", "b/v1")))
+    case.to(10)
+    case.submit(work("a/p"))
+    case.to("10:10")
+    case.submit(work("a/q"))
+    assert len(case.evictions) == 1
+
+
+def _tolerant(uid: str, devices: int) -> Workload:
+    made = work(uid, devices)
+    (pods,) = made.pod_sets
+    tolerations = (Toleration(UNSCHEDULABLE.key, TolerationOperator.EXISTS),)
+    request = replace(pods.request, tolerations=tolerations)
+    return replace(made, pod_sets=(replace(pods, request=request),))
+
+
+def test_places_on_a_closed_node_are_kept_for_what_may_run_there() -> None:
+    case = Case([node("n1", 2)], tree(queue("a", 2), queue("b")), stops_us={"b/v": MINUTE_US})
+    case.submit(batch("b/v", 2))
+    case.happen(ev.NodeCordoned(0, "n1", True))
+    case.to(10)
+    case.submit(_tolerant("a/p", 2))
+    case.to(20)
+    assert case.starts("a/p") == ["11:00"]
+    assert not [seen for seen in case.seen if isinstance(seen.decision, GiveUp)]
+
+
+def test_places_are_given_up_where_the_node_is_no_longer_for_the_workload() -> None:
+    case = Case([node("n1", 2)], tree(queue("a", 2), queue("b")), stops_us={"b/v": MINUTE_US})
+    case.submit(batch("b/v", 2))
+    case.to(10)
+    asker = work("a/p", 2)
+    (pods,) = asker.pod_sets
+    masked = replace(pods, request=replace(pods.request, mask="m"))
+    case.happen(ev.MaskSet(0, "m", ("n1",)))
+    case.submit(replace(asker, pod_sets=(masked,)))
+    case.happen(ev.MaskSet(0, "m", ()))
+    case.to(20)
+    assert case.starts("a/p") == []
+
+
+def test_whoever_waits_for_a_protection_to_end_is_not_put_off_until_work_ends() -> None:
+    bounds = EvictionBounds(minimum_run_us=30 * MINUTE_US)
+    case = Case([node("n1", 2)], tree(queue("a", 2), queue("b", eviction=bounds)))
+    case.submit(batch("b/v", 2, run_us=10 * HOUR_US))
+    case.to(1)
+    case.submit(work("a/p", 2))
+    case.to(60)
+    assert case.starts("a/p") == ["10:00"]
+
+
+def test_work_past_its_declared_end_loses_its_minimum_run_at_once() -> None:
+    bounds = EvictionBounds(minimum_run_us=60 * MINUTE_US)
+    case = Case([node("n1", 1)], tree(queue("q", eviction=bounds)))
+    case.submit(work("q/low", run_us=20 * MINUTE_US))
+    case.to(1)
+    case.submit(work("q/high", priority=1))
+    case.to(30)
+    assert case.starts("q/high") == ["20:00"]
+
+
+def test_a_workload_may_be_preempted_again_when_a_day_has_passed() -> None:
+    bounds = EvictionBounds(per_workload_per_day=1)
+    case = Case([node("n1", 1)], tree(queue("q", eviction=bounds)))
+    case.submit(work("q/low"))
+    case.to(10)
+    case.submit(work("q/h1", priority=1))
+    case.to(20)
+    case.end("q/h1")
+    case.to(30)
+    case.submit(work("q/h2", priority=1))
+    case.to(DAY + 60)
+    assert case.starts("q/h2") == [f"{DAY + 10}:00"]
+
+
+def test_losses_of_a_queue_are_forgotten_when_a_day_has_passed() -> None:
+    bounds = EvictionBounds(device_hours_lost_per_day=1, checkpoint_interval_us=HOUR_US)
+    case = Case([node("n1", 1)], tree(queue("q", eviction=bounds)))
+    case.submit(work("q/low"))
+    case.to(60)
+    case.submit(work("q/h1", priority=1))
+    case.to(70)
+    case.end("q/h1")
+    case.to(80)
+    case.submit(work("q/h2", priority=1))
+    case.to(DAY + 120)
+    assert case.starts("q/h2") == [f"{DAY + 60}:00"]
+
+
+def test_a_checkpoint_may_bring_a_victim_within_the_bounds() -> None:
+    bounds = EvictionBounds(device_hours_lost_per_day=1)
+    case = Case([node("n1", 4)], tree(queue("q", eviction=bounds)))
+    case.submit(work("q/low", 4))
+    case.to(60)
+    case.submit(work("q/high", priority=1))
+    assert case.starts("q/high") == []
+    case.to(70)
+    case.happen(ev.CheckpointReported(0, "q/low", us(69)))
+    assert case.starts("q/high") == ["70:00"]
+
+
+def test_a_lower_priority_of_what_runs_counts_from_the_next_cycle() -> None:
+    priorities = (Priority("high", 10), Priority("low", 0))
+    case = Case([node("n1", 1)], tree(queue("q", priorities=priorities)))
+    case.submit(work("q/w", priority_name="high"))
+    case.submit(work("q/h", priority_name="high"))
+    case.to(10)
+    case.happen(ev.PrioritySet(0, "q/w", "low"))
+    assert case.starts("q/h") == ["10:00"]
+
+
+def test_work_that_is_found_running_may_be_taken_back_from_at_once() -> None:
+    case = Case([node("n1", 1), node("n2", 1)], tree(queue("a", 2), queue("b")))
+    case.happen(ev.NodeCordoned(0, "n2", True))
+    case.submit(work("a/first"))
+    case.submit(work("a/p"))
+    case.to(10)
+    case.happen(ev.NodeCordoned(0, "n2", False))
+    assert case.starts("a/p") == ["10:00"]
+
+
+def test_an_elastic_gang_takes_back_what_it_needs_where_all_of_it_is_not_guaranteed() -> None:
+    case = Case([node("n1", 4)], tree(queue("a", 2), queue("b")))
+    case.submit(batch("b/v", 4))
+    case.to(10)
+    case.submit(work("a/e", pods=4, minimum=1))
+    assert case.starts("a/e") == ["10:00"]
+
+
+def test_a_gang_that_was_made_smaller_and_has_ended_does_not_come_back() -> None:
+    case = Case([node("n1", 2)], tree(queue("a", 1), queue("b")), stops_us={"b/e": MINUTE_US})
+    case.submit(work("b/e", pods=2, minimum=1))
+    case.to(10)
+    case.submit(work("a/p"))
+    assert case.evictions == [("10:00", "b/e", (1,))]
+    case.happen(ev.PodEnded(0, "b/e", 0))
+    case.to(20)
+    assert case.starts("b/e") == ["0:00"]
+    assert "b/e" not in case.world.entries
+
+
+def test_no_pod_of_a_notebook_goes() -> None:
+    case = Case([node("n1", 2)], tree(queue("q")))
+    case.submit(work("q/n", pods=2, minimum=1, type_=WorkloadType.NOTEBOOK))
+    case.to(10)
+    case.submit(work("q/h", priority=1))
+    assert case.evictions == []
+
+
+def test_what_is_on_its_way_is_not_evicted_for_twice() -> None:
+    case = Case(
+        [node("n1", 8), node("n2", 8)],
+        tree(queue("a", 8), queue("b")),
+        stops_us={"b/v1": MINUTE_US, "b/v2": MINUTE_US},
+    )
+    case.submit(batch("b/v1", 8), batch("b/v2", 8))
+    case.to(10)
+    case.submit(work("a/p", 4), work("a/q", 4))
+    case.to(12)
+    assert case.starts("a/p") == case.starts("a/q") == ["11:00"]
+    assert len(case.evictions) == 1
+
+
+def test_a_limit_on_borrowing_does_not_keep_urgent_work_from_going_first() -> None:
+    case = Case([node("n1", 3)], tree(queue("q", 0, borrow=(("H100", 1),))))
+    case.submit(work("q/low"))
+    case.to(10)
+    case.submit(work("q/high", priority=1))
+    assert case.starts("q/high") == ["10:00"]
+
+
+def test_a_refused_eviction_is_charged_to_nobody() -> None:
+    bounds = EvictionBounds(per_workload_per_day=1)
+    case = Case([node("n1", 1)], tree(queue("q", eviction=bounds)), stops_us={"q/low": HOUR_US})
+    case.submit(work("q/low"))
+    case.to(10)
+    case.submit(work("q/high", priority=1))
+    case.happen(ev.DisruptionBudgetSet(0, "b", 0, ("q/low",)), ev.EvictionBlocked(0, "q/low", 1, 0))
+    case.to(11)
+    case.happen(ev.DisruptionBudgetSet(0, "b", 1, ("q/low",)))
+    evicts = [seen.decision for seen in case.seen if isinstance(seen.decision, Evict)]
+    assert len(evicts) == 2
+    assert evicts[0].key != evicts[1].key
+
+
+def test_what_went_before_a_restart_is_not_evicted_for_again() -> None:
+    stops_us = {"b/v1": MINUTE_US}
+    case = Case([node("n1", 4), node("n2", 4)], tree(queue("a", 8), queue("b")), stops_us=stops_us)
+    case.submit(batch("b/v1", 4), batch("b/v2", 4))
+    case.to(10)
+    going = case.world.entries["b/v1"]
+    case.feed(
+        ev.Decided(
+            case.now_us,
+            Evict("evict/1", "b/v1", (0,), ("a/p",), 0, True, 0, Reason.RECLAIM),
+        )
+    )
+    assert going.rests(0)
+    case.schedule(case.now_us + MINUTE_US, ev.PodEnded(case.now_us + MINUTE_US, "b/v1", 0))
+    case.submit(work("a/p", 4))
+    case.to(20)
+    assert case.starts("a/p") == ["11:00"]
+    assert case.evictions == []
