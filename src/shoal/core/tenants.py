@@ -128,6 +128,11 @@ class Tenants(Lending):
             at = self.tree.get(at.parent)
         return None
 
+    def bounds_losses(self, name: str) -> bool:
+        """Return whether there is a bound on what work in a queue may lose in a day."""
+        queue = self.tree.get(name)
+        return queue is not None and self.inherited(queue, "device_hours_lost_per_day") is not None
+
     # Slots ------------------------------------------------------------------------------------
 
     def borrowed(self, workload: Workload, accelerators: Collection[str]) -> int:

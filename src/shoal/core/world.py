@@ -177,10 +177,7 @@ class World:
         """Note that less is lost with a workload, which may bring it within what may be lost."""
         entry = self.entries.get(event.uid)
         declared.checkpoint(entry, event.taken_us, event.at_us)
-        queue = None if entry is None else self.tenants.tree.get(entry.workload.queue)
-        if queue is None:
-            return
-        if self.tenants.inherited(queue, "device_hours_lost_per_day") is not None:
+        if entry is not None and self.tenants.bounds_losses(entry.workload.queue):
             self.waiting.wake_hungry()
 
     def count(self, entry: Entry, pod: int, sign: int) -> None:
