@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from benchmarks.frame import Result, bench
 from benchmarks.tenancy import DAY_US, RECLAIM_WITHIN_US, SECOND_US, Play, Teams, teams
 
-NODES = 32
+NODES = 16
 DAYS = 3
 SEEDS = (1, 2, 3)
 
 
 @bench
 def reclaim() -> Iterator[Result]:
-    """Three days of eight teams on 32 nodes, all four types, three seeds: delays of guarantees."""
+    """Three days of eight teams on 16 nodes, all four types, three seeds: delays of guarantees."""
     delays: list[int] = []
     evictions = starts = freezes = 0
     worst = 0
