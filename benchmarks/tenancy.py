@@ -130,6 +130,8 @@ class Rights:
     world: World
     since_us: dict[str, int] = field(default_factory=dict)
     delays_us: list[int] = field(default_factory=list)
+    delayed: dict[str, int] = field(default_factory=dict)
+    """The longest delay of each workload that had to wait for a guarantee."""
 
     def look(self, now_us: int) -> None:
         """Bring the rights up to date."""
@@ -160,7 +162,10 @@ class Rights:
     def started(self, uid: str, now_us: int) -> None:
         """Note that a workload starts."""
         since_us = self.since_us.pop(uid, None)
-        self.delays_us.append(0 if since_us is None else now_us - since_us)
+        delay_us = 0 if since_us is None else now_us - since_us
+        self.delays_us.append(delay_us)
+        if delay_us:
+            self.delayed[uid] = max(delay_us, self.delayed.get(uid, 0))
 
 
 class Play:
