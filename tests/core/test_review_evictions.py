@@ -267,3 +267,24 @@ def test_what_went_before_a_restart_is_not_evicted_for_again() -> None:
     case.to(20)
     assert case.starts("a/p") == ["11:00"]
     assert case.evictions == []
+
+
+def test_places_kept_ahead_do_not_put_off_a_reclaim_that_becomes_possible() -> None:
+    case = Case([node("n1", 2)], tree(queue("a", 2), queue("b")))
+    case.submit(batch("b/v", 2, run_us=10 * HOUR_US))
+    case.happen(ev.DisruptionBudgetSet(0, "x", 0, ("b/v",)))
+    case.to(1)
+    case.submit(work("a/p", 2))
+    case.to(5)
+    case.happen(ev.DisruptionBudgetSet(0, "x", 1, ("b/v",)))
+    case.to(20)
+    assert case.starts("a/p") == ["5:00"]
+
+
+def test_places_kept_ahead_stay_kept_while_late_work_cannot_be_evicted() -> None:
+    case = Case([node("n1", 1)], tree(queue("a", 1), queue("b", 1)))
+    case.submit(batch("b/v", 1, run_us=10 * MINUTE_US))
+    case.to(1)
+    case.submit(work("a/p", 1))
+    case.to(20)
+    case.run_on(20)

@@ -177,9 +177,10 @@ class _Run:
     def _start_if_ready(self, entry: Entry, reservation: Reservation) -> None:
         """Start a workload that waits for others to end, where it fits: there or elsewhere.
 
-        Where they should have ended, and may be evicted for it, it waits for them no longer.
+        Where others may be evicted for it by now, it waits for their ends no longer.
         """
         due = reservation.at_us is not None and reservation.at_us <= self._now_us
+        due = due or self._world.waiting.stirred
         if not self._fresh and not due:
             return
         world, uid = self._world, entry.workload.uid

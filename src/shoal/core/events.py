@@ -351,10 +351,14 @@ class GroupRestored:
 
 @dataclass(frozen=True, slots=True)
 class RoomRestored:
-    """Nodes that had gained room since the last complete cycle, from a snapshot."""
+    """Nodes that had gained room since the last complete cycle, from a snapshot.
+
+    `stirred`: others may have come to have to make room for somebody since then.
+    """
 
     at_us: int
     nodes: tuple[str, ...]
+    stirred: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,8 @@ def _waiting(world: "World", at_us: int) -> Iterator[ev.Event]:
             hungry=group.hungry,
             again_us=group.again_us,
         )
-    yield ev.RoomRestored(at_us, tuple(sorted(world.fleet.names[row] for row in waiting.fresh)))
+    fresh = tuple(sorted(world.fleet.names[row] for row in waiting.fresh))
+    yield ev.RoomRestored(at_us, fresh, waiting.stirred)
 
 
 def _what_was_said(world: "World", at_us: int) -> Iterator[ev.Event]:
@@ -136,6 +137,7 @@ def restore(world: "World", event: Restored) -> None:
         case ev.RoomRestored():
             rows = (world.fleet.row_of.get(name) for name in event.nodes)
             world.waiting.fresh = {row: None for row in rows if row is not None}
+            world.waiting.stirred = event.stirred
         case ev.DemandRestored():
             world.demand.restore(event.learned)
         case ev.GuaranteesRestored():

@@ -120,6 +120,9 @@ class Waiting:
         """Sleeping groups for which room may come, by what they ask for."""
         self._gangs: dict[Group, None] = {}
         self._hungry: dict[Group, None] = {}
+        self.stirred = False
+        """Whether others may have come to have to make room for somebody since the last complete
+        cycle."""
         self._times: list[tuple[int, int, Group]] = []
         """A heap of the times at which time alone may wake a sleeping group. What is not its time
         any more is passed."""
@@ -213,11 +216,13 @@ class Waiting:
 
     def wake_blocked(self) -> None:
         """Wake those for whom a quota stood in the way: quotas are worth something else now."""
+        self.stirred = True
         for group in self.blocked():
             self.wake(group)
 
     def wake_hungry(self) -> None:
         """See to it that the next cycle looks at those for whom others may have to make room."""
+        self.stirred = True
         for group in tuple(self._hungry):
             self.wake(group)
 
@@ -254,6 +259,7 @@ class Waiting:
 
     def wake_all(self) -> None:
         """See to it that the next cycle looks at everybody."""
+        self.stirred = True
         for group in self.groups.values():
             self.wake(group)
 
@@ -273,6 +279,7 @@ class Waiting:
     def end_of_cycle(self) -> None:
         """Note that a cycle has looked at everything there was to look at."""
         self.fresh.clear()
+        self.stirred = False
 
     def kinds_for(self, fleet: Fleet, masks: StaticMasks, rows: Iterable[int]) -> dict[Kind, None]:
         """Return what sleeping groups ask for of whom a pod may fit on one of these rows."""
