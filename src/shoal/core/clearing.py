@@ -300,6 +300,8 @@ class Clearing:
         for row in rows:
             if best is not None and by_row[row][0].cost >= best.cost:
                 break
+            if best is not None and self._least(shape, row, by_row[row]) >= best.cost:
+                continue
             if fits_on(fleet, shape, row):
                 exact = False  # what stands in the way is not the room on this node
                 continue
@@ -314,6 +316,20 @@ class Clearing:
             elif victims is not None:
                 exact = False
         return best if best is None or best.exact == exact else replace(best, exact=exact)
+
+    def _least(self, shape: Shape, row: int, victims: list[Victim]) -> Cost:
+        """Return what clearing a node costs at least, as `victims` are there, the cheapest first.
+
+        It takes as many of them as free the devices that are short, where each frees the most.
+        """
+        fleet, devices = self._world.fleet, shape.request.devices
+        short = devices.count - max(0, int(fleet.whole_free[row])) if devices.whole else 0
+        name = fleet.names[row]
+        most = max(
+            sum(len(p.leaves) for pod in v.pods if (p := v.entry.held[pod]).node == name)
+            for v in victims
+        )
+        return total(victims[: max(1, -(-short // max(1, most)))])
 
     def _anywhere(
         self, asker: Entry, shapes: tuple[Shape, ...], candidates: list[Victim]
