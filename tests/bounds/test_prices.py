@@ -84,3 +84,16 @@ def test_few_classes_get_a_reserve_those_with_the_largest() -> None:
     demand += [TaskClass(whole(4, 200 + i), 1) for i in range(MOST_RESERVED + 4)]
     reserves = [each.reserve for each in prices(fleet, demand).classes]
     assert sum(reserve > 0 for reserve in reserves) == MOST_RESERVED
+
+
+def test_rooms_are_reserved_only_for_what_was_seen_often_enough_to_expect_it() -> None:
+    fleet = [*FLEET, *(node(f"b{i}", 4, cpu=256) for i in range(10))]
+
+    def reserve(seen: int, arrival: int | None) -> int:
+        demand = [TaskClass(share(810), 100 * seen), TaskClass(whole(4, 200), seen)]
+        return prices(fleet, demand, arrival=arrival).classes[1].reserve
+
+    known = reserve(4, None)
+    assert reserve(1, 1) == 0
+    assert 0 < reserve(4, 1) < reserve(16, 1) < known
+    assert reserve(400, 100) == reserve(4, 1)

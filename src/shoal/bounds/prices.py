@@ -50,9 +50,14 @@ MOST_SCARCITY = 1 << 20
 """Scarcity where an accelerator is asked for that the fleet does not have."""
 
 
-def prices(nodes: Iterable[Node], classes: Sequence[TaskClass]) -> Prices:
+def prices(
+    nodes: Iterable[Node], classes: Sequence[TaskClass], *, arrival: int | None = None
+) -> Prices:
     """Return prices for the fleet and the demand; none where nothing is asked for or there.
 
+    `arrival` is the weight of one pod where the demand was learned from arrivals: what was seen n
+    times is known to one part in the root of n (the standard error of a count), and room is kept
+    only for what is expected beyond that. None: the demand is known.
     The same nodes in the same order and the same classes give the same prices on one machine;
     elsewhere the last digits may differ.
     """
@@ -70,12 +75,18 @@ def prices(nodes: Iterable[Node], classes: Sequence[TaskClass]) -> Prices:
     worth, shortfall = _averaged(program, demand, values)
     names = [{group.accelerator for group in kind.groups if group.count} for kind in program.types]
     priced = []
-    reserves = _reserves(types, program.requests, demand, values - worth)
+    sure = demand if arrival is None else demand * _sure(weights / arrival)
+    reserves = _reserves(types, program.requests, sure, values - worth)
     for i, each in enumerate(asked):
         losses = _by_accelerator(each.request.devices.accelerators, shortfall[i], names)
         price = round(THOUSANDTHS * float(worth[i]))
         priced.append(ClassPrice(each, price, losses, reserves.get(i, 0)))
     return Prices(tuple(priced), _scarcity(types, asked, demand * values))
+
+
+def _sure(seen: Floats) -> Floats:
+    """The part of a demand that is left when the standard error of its count is taken off."""
+    return np.maximum(0.0, 1.0 - 1.0 / np.sqrt(np.maximum(seen, 1.0)))
 
 
 def _averaged(program: Program, demand: Floats, values: Floats) -> tuple[Floats, Floats]:

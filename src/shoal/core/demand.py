@@ -59,7 +59,7 @@ LONGEST_PRICING_PODS = 800
 MOST_CLASSES = 4096
 """Classes remembered; beyond them those with least weight are forgotten."""
 
-_UNIT = 1 << 20
+ONE_ARRIVAL = 1 << 20
 """Weight of an arrival right after a halving."""
 
 
@@ -99,7 +99,10 @@ class Demand:
         while pods > 0:
             age = self.pods % HALF_LIFE_PODS
             step = min(pods, HALF_LIFE_PODS - age)
-            weight = step * _UNIT + _UNIT * (step * age + step * (step - 1) // 2) // HALF_LIFE_PODS
+            weight = (
+                step * ONE_ARRIVAL
+                + ONE_ARRIVAL * (step * age + step * (step - 1) // 2) // HALF_LIFE_PODS
+            )
             self._weights[kind] = self._weights.get(kind, 0) + weight
             self.pods += step
             pods -= step

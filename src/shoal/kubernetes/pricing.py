@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 
 from shoal.bounds.prices import prices
-from shoal.core.demand import Prices, TaskClass
+from shoal.core.demand import ONE_ARRIVAL, Prices, TaskClass
 from shoal.core.events import PricesSet
 from shoal.core.policies import Policy
 from shoal.core.world import World
@@ -77,4 +77,6 @@ def known_nodes(world: World) -> list[Node]:
 def price_now(world: World, policy: Policy, at_us: int) -> Iterator[PricesSet]:
     """Yield prices made at once, for whoever looks at a world only once."""
     if policy.name in NEEDS_PRICES and world.demand.pricing_due:
-        yield PricesSet(at_us, prices(known_nodes(world), world.demand.classes()))
+        yield PricesSet(
+            at_us, prices(known_nodes(world), world.demand.classes(), arrival=ONE_ARRIVAL)
+        )

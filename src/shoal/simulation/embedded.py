@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 from shoal.bounds.prices import prices
 from shoal.core import events as ev
 from shoal.core.decisions import Decision, Evict, Start
+from shoal.core.demand import ONE_ARRIVAL
 from shoal.core.world import Entry, State, World
 from shoal.loop.periods import look_again_us
 from shoal.loop.story import Eviction, Story
@@ -204,7 +205,7 @@ class Embedded:
         if demand.pricing_due:
             nodes = [node for node in self._world.fleet.nodes if node is not None]
             nodes.sort(key=lambda node: node.name)
-            yield ev.PricesSet(now_us, prices(nodes, demand.classes()))
+            yield ev.PricesSet(now_us, prices(nodes, demand.classes(), arrival=ONE_ARRIVAL))
 
     def _arrives(self) -> Iterator[ev.Event]:
         if self._arrival is not None:

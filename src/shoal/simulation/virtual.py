@@ -8,6 +8,7 @@ from heapq import heappop, heappush
 from shoal.bounds.prices import prices
 from shoal.core.decisions import Decision, Evict, Start
 from shoal.core.defragment import Move, propose
+from shoal.core.demand import ONE_ARRIVAL
 from shoal.core.events import Event, NodeSeen, PodEnded, PodStarted, PricesSet
 from shoal.core.policies import Policy
 from shoal.core.world import World
@@ -74,7 +75,11 @@ class VirtualTime:
         """Let the loop decide now, and return what was decided and has come true."""
         if self._learns and self.world.demand.pricing_due:
             nodes = [node for node in self.world.fleet.nodes if node is not None]
-            self.feed(PricesSet(self.now_us, prices(nodes, self.world.demand.classes())))
+            self.feed(
+                PricesSet(
+                    self.now_us, prices(nodes, self.world.demand.classes(), arrival=ONE_ARRIVAL)
+                )
+            )
         for event in periods_due(self.world, self.now_us):
             self.feed(event)
         return self._loop.turn(self.now_us).decisions
