@@ -7,7 +7,7 @@ from shoal.core.decisions import Start
 from shoal.core.demand import TaskClass
 from shoal.core.policies import Policy
 from shoal.core.world import World
-from shoal.model.modes import Sharing
+from shoal.model.modes import Cap, Sharing
 from shoal.model.node import Device, Leaf, Node, Taint
 from shoal.model.request import DeviceRequest, Request
 from shoal.model.workload import PodSet, Workload
@@ -21,9 +21,15 @@ DEMAND = (
 )
 
 
-def device(name: str, accelerator: str = "H100", tenants: int = 8, memory_mib: int = 80) -> Device:
+def device(
+    name: str,
+    accelerator: str = "H100",
+    tenants: int = 8,
+    memory_mib: int = 80,
+    cap: Cap = Cap.NONE,
+) -> Device:
     """An undivided device that several pods may share."""
-    leaf = Leaf(name, memory_mib, 1000, tenants, Sharing.TIME_SLICED)
+    leaf = Leaf(name, memory_mib, 1000, tenants, Sharing.TIME_SLICED, cap)
     return Device(name, accelerator, (leaf,))
 
 

@@ -25,6 +25,8 @@ from shoal.core.world import World
 from shoal.loop.engine import Loop
 from shoal.loop.replay import replay
 from shoal.loop.story import Story
+from shoal.model.isolation import PRESETS
+from shoal.model.modes import Cap
 from shoal.model.node import Node, Taint, TaintEffect
 from shoal.model.pool import Pool
 from shoal.model.queue import UNITS, Queue, QueueTree, Quota
@@ -114,7 +116,7 @@ class Day:
             kind = pick([mostly] * 6 + ["H100", "A100", "A100/2", "A100/7"])
             accelerator, _, parts = kind.partition("/")
             card = f"{name}/{number}"
-            shared = device(card, accelerator, tenants=pick([1, 3]))
+            shared = device(card, accelerator, tenants=pick([1, 3, 3]), cap=pick(list(Cap)))
             cards.append(divided(card, int(parts)) if parts else shared)
         return Node(
             name=name,
@@ -135,7 +137,8 @@ class Day:
         devices = DeviceRequest(count, accelerators=accelerators)
         if count and self.chance.random() < 0.5:
             memory, compute = pick([0, 10, 20]), pick([0, 100, 300, 500, 900])
-            devices = DeviceRequest(count, False, memory, compute, accelerators)
+            floor = PRESETS[pick(["shared", "shared", "soft", "driver", "hardware"])]
+            devices = DeviceRequest(count, False, memory, compute, accelerators, floor)
         return Request(
             cpu_milli=1000 * pick([0, 1, 2, 4]),
             memory_mib=pick([0, 0, 4, 16]),
@@ -258,6 +261,7 @@ class Day:
                 Selector((Requirement("zone", Operator.IN, (zone,)),)),
                 tuple(each for each in WorkloadType if self.chance.random() < 0.7),
                 (),
+                mixes_queues=self.chance.random() < 0.3,
             )
             for zone in "ab"
             if self.chance.random() < 0.4

@@ -100,7 +100,7 @@ def test_S06_p4_an_init_container_without_devices_changes_nothing() -> None:
     without, beside = pod_of([], apps), pod_of([container("i")], apps)
     catalog = catalogue(ODD_40000)
     said = reading(beside, catalog)
-    assert said.request.devices == DeviceRequest(2, whole=False, memory_mib=16_000)
+    assert said.request.devices == DeviceRequest(2, False, 16_000, floor=PRESETS["soft"])
     assert said == reading(without, catalog)
 
 
@@ -128,7 +128,7 @@ def test_sidecars_before_and_after_an_init_container() -> None:
 
 def test_S07_memory_of_a_whole_device_is_accepted() -> None:
     said = devices(pod({GPU: 1}, {keys.MEMORY: "81920Mi"}))
-    assert said == DeviceRequest(1, whole=False, memory_mib=81_920)
+    assert said == DeviceRequest(1, False, 81_920, floor=PRESETS["soft"])
     assert A100_80.share_units(said.memory_mib, 1) == A100_80.share_units(81_920, 100)
 
 
@@ -141,13 +141,13 @@ def test_the_largest_device_is_one_that_the_queue_may_use() -> None:
 
 def test_annotations_make_a_share_of_each_device() -> None:
     said = devices(pod({GPU: 2}, {keys.MEMORY: "5Gi", keys.COMPUTE: "30"}))
-    assert said == DeviceRequest(2, whole=False, memory_mib=5_120, compute_milli=300)
+    assert said == DeviceRequest(2, False, 5_120, 300, floor=PRESETS["soft"])
 
 
 def test_annotations_alone_ask_on_the_dra_channel_only() -> None:
     body = pod(annotations={keys.MEMORY: "5Gi", keys.DEVICES: "2"})
     said = reading(body, rules=DRA)
-    assert said.request.devices == DeviceRequest(2, whole=False, memory_mib=5_120)
+    assert said.request.devices == DeviceRequest(2, False, 5_120, floor=PRESETS["soft"])
     assert said.spans == (Span("main", 0, 2),)
     assert "write the vendor's resource, such as nvidia.com/gpu: 2" in refused(body)
 
@@ -158,15 +158,47 @@ def test_annotations_alone_do_not_say_which_of_several_containers() -> None:
     assert "empty" in refused(pod(annotations={keys.DEVICES: "1"}, containers=[]), rules=DRA)
 
 
-def test_isolation_that_a_share_may_not_reach_gets_a_whole_device() -> None:
-    body = pod({GPU: 1}, {keys.MEMORY: "20Gi", keys.ISOLATION: "hardware"})
-    said = reading(body, catalogue(A100_80, T4))
+@pytest.mark.parametrize(
+    ("annotations", "floor"),
+    [
+        ({keys.TYPE: "inference"}, "driver"),
+        ({keys.TYPE: "notebook"}, "soft"),
+        ({keys.TYPE: "batch"}, "soft"),
+        ({}, "soft"),
+        ({keys.TYPE: "inference", keys.ISOLATION: "hardware"}, "hardware"),
+        ({keys.TYPE: "training", keys.ISOLATION: "soft"}, "soft"),
+        ({keys.TYPE: "notebook", keys.ISOLATION: "shared"}, "shared"),
+    ],
+)
+def test_a_share_has_the_isolation_that_it_writes_or_else_that_of_its_type(
+    annotations: dict[str, str], floor: str
+) -> None:
+    said = reading(pod({GPU: 1}, {keys.MEMORY: "20Gi"} | annotations))
+    assert said.request.devices == DeviceRequest(1, False, 20_480, floor=PRESETS[floor])
+    assert said.hints == ()
+
+
+@pytest.mark.parametrize(
+    ("annotations", "because"),
+    [
+        ({keys.ISOLATION: "device"}, f"{keys.ISOLATION} device"),
+        ({keys.TYPE: "training"}, f"{keys.TYPE} training"),
+        ({keys.TYPE: "training", keys.ISOLATION: "device"}, f"{keys.ISOLATION} device"),
+    ],
+)
+def test_a_share_that_has_to_be_alone_gets_a_whole_device_that_is_large_enough(
+    annotations: dict[str, str], because: str
+) -> None:
+    said = reading(pod({GPU: 1}, {keys.MEMORY: "20Gi"} | annotations), catalogue(A100_80, T4))
     assert said.request.devices == DeviceRequest(1, accelerators=("A100-80GB",))
-    assert said.floor == PRESETS["hardware"]
     assert [hint.code for hint in said.hints] == [HintCode.SHARE_BECOMES_DEVICE]
-    assert "whole device" in hint_text(said.hints[0])
-    loose = pod({GPU: 1}, {keys.MEMORY: "20Gi", keys.ISOLATION: "shared"})
-    assert not devices(loose).whole
+    assert f"with {because} the pod gets a whole device" in hint_text(said.hints[0])
+
+
+def test_a_partition_that_is_named_isolates_by_itself_whatever_the_type() -> None:
+    said = reading(pod({"nvidia.com/mig-1g.10gb": 1}, {keys.TYPE: "training"}), load_catalog())
+    assert not said.request.devices.whole
+    assert said.request.devices.floor == PRESETS["hardware"]
 
 
 def test_accelerators_are_names_or_groups() -> None:
@@ -212,7 +244,7 @@ def test_containers_with_different_kinds_of_device_are_refused() -> None:
 def test_S07_hami_counts_mib() -> None:
     assert "counts MiB, not bytes; write 16384" in refused(pod({"nvidia.com/gpumem": "16Gi"}))
     said = reading(pod({"nvidia.com/gpumem": "3k"}))
-    assert said.request.devices == DeviceRequest(1, whole=False, memory_mib=3_000)
+    assert said.request.devices == DeviceRequest(1, False, 3_000, floor=PRESETS["soft"])
     assert said.floor == PRESETS["soft"]
 
 

@@ -20,6 +20,7 @@ from shoal.loop.recording import FolderRecorder
 from shoal.loop.records import Header
 from shoal.loop.replica import Replica
 from shoal.loop.writer import Writer
+from shoal.model.modes import Cap
 from shoal.model.node import Device, Leaf, Node, Taint, TaintEffect
 from shoal.model.workload import Outcome
 from shoal.objects.files import Written, read_objects
@@ -45,7 +46,11 @@ def node(name: str, accelerator: str, devices: int, pool: str, memory_mib: int =
         262_144,
         110,
         tuple(
-            Device(f"{name}-{n}", accelerator, (Leaf(f"{name}-{n}", memory_mib, tenants=4),))
+            Device(
+                f"{name}-{n}",
+                accelerator,
+                (Leaf(f"{name}-{n}", memory_mib, tenants=4, cap=Cap.LIBRARY),),
+            )
             for n in range(devices)
         ),
         {"shoal.dev/pool": pool, "kubernetes.io/hostname": name},

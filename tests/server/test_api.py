@@ -216,7 +216,7 @@ def test_where_nobody_is_guaranteed_anything_nobody_borrows(tmp_path: Path) -> N
 
 
 def test_a_share_counts_as_the_larger_of_its_fractions(api: Api) -> None:
-    api.submit(pod("s", memory="20Gi", compute="50", accelerators="A100", type="notebook"))
+    api.submit(pod("s", memory="20Gi", compute="50", accelerators="A100", isolation="shared"))
     queues = {each["name"]: each for each in api.ask("/queues")["items"]}
     assert queues["vision"]["used"] == [{"accelerator": "A100-SXM4-80GB", "devices": 0.5}]
 
@@ -318,7 +318,7 @@ def test_a_divided_device_shows_its_leaves(tmp_path: Path) -> None:
     node = Node("n", 8000, 65_536, 110, (Device("d", H100, leaves),))
     with platform(tmp_path, fleet=(node,)) as rig:
         api = Api(make_app(rig.standing))
-        api.submit(pod("p", memory="30Gi"))
+        api.submit(pod("p", memory="30Gi", isolation="hardware"))
         (device,) = api.ask("/devices")["items"]
         held = {
             leaf["name"]: [each["name"] for each in leaf["held_by"]] for leaf in device["leaves"]

@@ -56,7 +56,7 @@ def test_a_wait_is_explained_with_numbers_that_are_true_now(api: Api) -> None:
         ),
         (job("j", 1, accelerators="B300"), "no node has B300."),
         (
-            pod("j", memory="100Gi"),
+            pod("j", memory="100Gi", isolation="shared"),
             "a pod asks for 102,400 MiB of one device, and the largest has 81,559 MiB.",
         ),
         (
@@ -148,7 +148,7 @@ def test_Q01_what_can_never_start_has_no_position(api: Api) -> None:
 def test_a_share_is_explained_by_the_devices_that_have_room_for_it(api: Api) -> None:
     # What nobody makes again cannot be taken back, and would need a guarantee of its own.
     def share(name: str) -> dict[str, Any]:
-        return pod(name, memory="70Gi", accelerators="A100", recreate="true")
+        return pod(name, memory="70Gi", accelerators="A100", isolation="shared", recreate="true")
 
     api.submit(*(share(f"s{n}") for n in range(3)))
     said = why(api, "s2")

@@ -135,7 +135,7 @@ class _Search:
             row = row_of[placement.node]
             if not allowed[row]:
                 continue
-            request = pod_sets[0].request
+            request = entry.requests[0]
             charge = charge_milli(request)
             if charge > most or entry.state is not State.RUNNING or placement.node in refused:
                 continue

@@ -10,9 +10,12 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.core.fleet import Fleet, type_bit
+from shoal.core.fleet import Fleet
 from shoal.core.labels import BoolArray, Rows
+from shoal.core.neighbours import reaching, welcome
+from shoal.core.pool_rules import type_bit
 from shoal.core.shape import Shape, StaticDemand
+from shoal.model.isolation import NO_FLOOR
 from shoal.model.node import UNSCHEDULABLE, Taint, TaintEffect
 from shoal.model.request import AffinityTerm, Operator, Toleration, TolerationOperator
 from shoal.model.verdict import Obstacle, Reason
@@ -63,6 +66,10 @@ def static_tests(fleet: Fleet, shape: Shape, rows: Rows) -> Iterator[tuple[Reaso
         ids = fleet.leaf_accelerator[rows]
         has_leaf = (ids > 0) if wanted is None else np.isin(ids, wanted)
         yield Reason.ACCELERATOR, np.logical_or.reduce(has_leaf, axis=1)
+        floor = shape.static.floor
+        if floor != NO_FLOOR:
+            has_leaf &= reaching(fleet, floor, rows)
+            yield Reason.ISOLATION, np.logical_or.reduce(has_leaf, axis=1)
 
 
 class StaticMasks:
@@ -148,8 +155,12 @@ def fits_on(fleet: Fleet, shape: Shape, row: int) -> bool:
     return all(bool(passed[0]) for _, passed in dynamic_tests(fleet, shape, rows, fits))
 
 
-def fitting_leaves(fleet: Fleet, shape: Shape, rows: Rows) -> BoolArray | None:
+def fitting_leaves(
+    fleet: Fleet, shape: Shape, rows: Rows, *, any_neighbours: bool = False
+) -> BoolArray | None:
     """Return for rows x columns which leaves could serve the pod.
+
+    With `any_neighbours` it is not asked who has shares of them already.
 
     None where the node's count of free whole devices says it all: whole devices of any accelerator,
     or on a fleet where no node mixes accelerators.
@@ -168,6 +179,10 @@ def fitting_leaves(fleet: Fleet, shape: Shape, rows: Rows) -> BoolArray | None:
             fits &= fleet.leaf_compute_free[rows] >= devices.compute_milli
         if devices.memory_mib:
             fits &= fleet.leaf_memory_free[rows] >= devices.memory_mib
+        if shape.static.floor != NO_FLOOR:
+            fits &= reaching(fleet, shape.static.floor, rows)
+        if not any_neighbours:
+            fits &= welcome(fleet, devices, rows)
     if wanted is not None:
         fits &= np.isin(fleet.leaf_accelerator[rows], wanted)
     return fits
@@ -184,7 +199,11 @@ def count_obstacles(
     if refused:
         passed = np.array([name not in refused for name in fleet.names], dtype=np.bool_)
         tests.append((Reason.REFUSED_BEFORE, passed))
-    tests += dynamic_tests(fleet, shape, rows, fitting_leaves(fleet, shape, rows))
+    anywhere = fitting_leaves(fleet, shape, rows, any_neighbours=True)
+    tests += dynamic_tests(fleet, shape, rows, anywhere)
+    if not shape.request.devices.whole:
+        *_, (_, passed) = dynamic_tests(fleet, shape, rows, fitting_leaves(fleet, shape, rows))
+        tests.append((Reason.NEIGHBOURS, passed))
     for reason, passed in tests:
         failed = int(np.count_nonzero(left & ~passed))
         if failed:

@@ -33,6 +33,7 @@ class Entry:
         "held",
         "order",
         "refused",
+        "requests",
         "reserved",
         "served_device_us",
         "started",
@@ -43,6 +44,8 @@ class Entry:
 
     def __init__(self, workload: Workload, waits_since_us: int) -> None:
         self.workload = workload
+        self.requests = tuple(pod_set.request for pod_set in workload.pod_sets)
+        """What the pods of each pod set ask for; the world adds what neighbours they may have."""
         self.waits_since_us = waits_since_us
         """When it came, or was last taken from what it held."""
         self.attempt = 0
@@ -87,6 +90,10 @@ class Entry:
 
     def request_of(self, pod: int) -> Request:
         """Return what the pod with this number asks for."""
+        return self.requests[self._place_of(pod)[0]]
+
+    def written_of(self, pod: int) -> Request:
+        """Return what the pod with this number asks for, as it was submitted."""
         return self.workload.pod_sets[self._place_of(pod)[0]].request
 
     def spared(self, pod: int) -> bool:

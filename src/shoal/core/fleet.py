@@ -15,10 +15,13 @@ import numpy as np
 from shoal.core.changes import ChangeLog
 from shoal.core.journal import Checkpoint, IntArray, Journal
 from shoal.core.labels import Labels
-from shoal.model.node import Leaf, Node, Taint, memory_of
+from shoal.core.neighbours import count_replica
+from shoal.core.pool_rules import rules_of
+from shoal.model.isolation import Isolation
+from shoal.model.node import Leaf, Node, Taint, isolation_of, memory_of
 from shoal.model.pool import Pool
 from shoal.model.request import DeviceRequest, Request
-from shoal.model.workload import Placement, WorkloadType
+from shoal.model.workload import Placement
 
 HOLDER_CLASSES = 18
 """Classes of device holders counted per node: 0 shares, k whole devices, the last one more."""
@@ -31,11 +34,6 @@ def holder_class(request: Request) -> int:
     if not request.devices.count:
         return -1
     return min(request.devices.count, HOLDER_CLASSES - 1) if request.devices.whole else 0
-
-
-def type_bit(type_: WorkloadType) -> int:
-    """Return the bit that stands for a type of work."""
-    return 1 << list(WorkloadType).index(type_)
 
 
 class Fleet:
@@ -74,6 +72,11 @@ class Fleet:
         self.masks: dict[str, frozenset[str]] = {}
         self.taint_sets: dict[tuple[Taint, ...], int] = {(): 0}
         """Every combination of taints seen, by the number that `taint_set` has for it."""
+        self.isolations: dict[Isolation, int] = {isolation_of(NO_LEAF, divided=True): 0}
+        """Every isolation seen, by the number that `leaf_isolation` has for it."""
+        self.replicas: dict[str, Counter[tuple[int, str]]] = {}
+        """Pods that share no leaf with each other, by `apart`: how many there are by row, leaf."""
+        self._party_ids: dict[str, int] = {}
         self._columns: list[dict[str, int]] = []
         self._held_pods: list[int] = []
         self._unused: list[int] = []
@@ -101,6 +104,8 @@ class Fleet:
         self.taint_set = grown("taint_set", per_node)
         self.closed_to = grown("closed_to", per_node)
         """The types of work that its pool does not serve, as a sum of `type_bit`."""
+        self.mixes = grown("mixes", per_node)
+        """1 where its pool lets different queues share a leaf."""
         self.cpu_free = grown("cpu_free", per_node)
         self.memory_free = grown("memory_free", per_node)
         self.pods_free = grown("pods_free", per_node)
@@ -120,6 +125,13 @@ class Fleet:
         self.leaf_tenants_free = grown("leaf_tenants_free", per_leaf)
         self.leaf_whole_holders = grown("leaf_whole_holders", per_leaf)
         """Pods that hold the leaf whole; more than one only where it was found so."""
+        self.leaf_sharers = grown("leaf_sharers", per_leaf)
+        """Pods that hold a share of the leaf."""
+        self.leaf_party_sum = grown("leaf_party_sum", per_leaf)
+        self.leaf_party_squares = grown("leaf_party_squares", per_leaf)
+        """Sums over them of the number of their party and of its square; see `neighbours`."""
+        self.leaf_isolation = grown("leaf_isolation", per_leaf)
+        """The number of what it gives a tenant, in `isolations`."""
         self.leaf_accelerator = grown("leaf_accelerator", per_leaf)
         """Accelerator ids, 0 where there is no leaf."""
         self.leaf_device = grown("leaf_device", per_leaf)
@@ -150,7 +162,7 @@ class Fleet:
         self.present[row] = 1
         self.cordoned[row] = int(node.cordoned)
         self.taint_set[row] = self.taint_sets.setdefault(node.taints, len(self.taint_sets))
-        self.closed_to[row] = self._closed_to(node)
+        self.closed_to[row], self.mixes[row] = rules_of(self.pools, node)
         self.cpu_free[row] += node.cpu_milli - (old.cpu_milli if old else 0)
         self.memory_free[row] += node.memory_mib - (old.memory_mib if old else 0)
         self.pods_free[row] += node.pods - (old.pods if old else 0)
@@ -173,7 +185,7 @@ class Fleet:
         self.present[row] = 0
         self.cordoned[row] = 0
         self.taint_set[row] = 0
-        self.closed_to[row] = 0
+        self.closed_to[row] = self.mixes[row] = 0
         self.cpu_free[row] -= node.cpu_milli
         self.memory_free[row] -= node.memory_mib
         self.pods_free[row] -= node.pods
@@ -199,19 +211,13 @@ class Fleet:
         return row
 
     def set_pools(self, pools: tuple[Pool, ...]) -> None:
-        """Say which sets of nodes take which types of work."""
+        """Say which sets of nodes take which types of work, and where queues may mix."""
         self.pools = pools
         for row, node in enumerate(self.nodes):
-            closed_to = 0 if node is None else self._closed_to(node)
-            if closed_to != self.closed_to[row]:
-                self.closed_to[row] = closed_to
+            rules = (0, 0) if node is None else rules_of(self.pools, node)
+            if rules != (self.closed_to[row], self.mixes[row]):
+                self.closed_to[row], self.mixes[row] = rules
                 self._static_change(row)
-
-    def _closed_to(self, node: Node) -> int:
-        for pool in self.pools:
-            if pool.nodes.matches(node.labels):
-                return sum(type_bit(each) for each in WorkloadType if each not in pool.types)
-        return 0
 
     def set_mask(self, name: str, nodes: frozenset[str]) -> None:
         """Say on which nodes pods with the mask `name` may run."""
@@ -224,6 +230,15 @@ class Fleet:
     def accelerator_id(self, name: str) -> int:
         """Return the number, from 1, by which the arrays know an accelerator."""
         return self.accelerator_ids.setdefault(name, len(self.accelerator_ids) + 1)
+
+    @property
+    def parties(self) -> int:
+        """How many parties of neighbours have been seen."""
+        return len(self._party_ids)
+
+    def party_id(self, name: str) -> int:
+        """Return the number, from 1, by which the arrays know a party of neighbours."""
+        return self._party_ids.setdefault(name, len(self._party_ids) + 1)
 
     def holds_something(self, name: str) -> bool:
         """Return whether any pod holds something on a node."""
@@ -285,8 +300,11 @@ class Fleet:
             at = (row, holder_class(request))
             write(self.holders, at, int(self.holders[at]) - sign)
             columns = self._columns[row]
+            devices = request.devices
             for leaf in leaves:
-                self._book_leaf((row, columns[leaf]), request.devices, sign)
+                self._book_leaf((row, columns[leaf]), devices, sign)
+                if devices.apart and not devices.whole:
+                    count_replica(self, devices.apart, row, leaf, sign)
             self._sum_leaves(row)
         self.changes.add(row)
 
@@ -298,6 +316,12 @@ class Fleet:
             memory = int(self.leaf_memory[at])
             tenants = int(self.leaf_tenants[at])
             write(self.leaf_whole_holders, at, int(self.leaf_whole_holders[at]) - sign)
+        else:
+            party = self.party_id(devices.party)
+            write(self.leaf_sharers, at, int(self.leaf_sharers[at]) - sign)
+            write(self.leaf_party_sum, at, int(self.leaf_party_sum[at]) - sign * party)
+            squares = int(self.leaf_party_squares[at]) - sign * party * party
+            write(self.leaf_party_squares, at, squares)
         write(self.leaf_compute_free, at, int(self.leaf_compute_free[at]) + sign * compute)
         write(self.leaf_memory_free, at, int(self.leaf_memory_free[at]) + sign * memory)
         write(self.leaf_tenants_free, at, int(self.leaf_tenants_free[at]) + sign * tenants)
@@ -370,6 +394,10 @@ class Fleet:
     def _fit_leaves(self, row: int, node: Node | None) -> None:
         """Lay out a row's leaves as `node` has them now; what is held keeps its leaf by name."""
         holds = {leaf: self._held_on((row, c)) for leaf, c in self._columns[row].items()}
+        sharing = {
+            leaf: [int(array[row, c]) for array in self._sharer_arrays()]
+            for leaf, c in self._columns[row].items()
+        }
         lost = self.lost_devices.get(node.name, frozenset()) if node else frozenset()
         layout: list[tuple[str, Leaf, str, int, bool]] = []
         for number, device in enumerate(node.devices if node else (), start=1):
@@ -404,6 +432,10 @@ class Fleet:
             self.leaf_accelerator[row, c] = self.accelerator_id(accelerator) if accelerator else 0
             self.leaf_device[row, c] = number
             self.leaf_undivided[row, c] = int(undivided)
+            given = isolation_of(size, divided=not undivided)
+            self.leaf_isolation[row, c] = self.isolations.setdefault(given, len(self.isolations))
+            for array, value in zip(self._sharer_arrays(), sharing.get(name, ()), strict=False):
+                array[row, c] = value
         working = [d for d in node.devices if d.name not in lost] if node else []
         self.device_count[row] = len(working)
         self._count_kinds(row, 1)
@@ -422,8 +454,14 @@ class Fleet:
             int(self.leaf_tenants[at]) * (1 - wholes) - int(self.leaf_tenants_free[at]),
         )
 
+    def _sharer_arrays(self) -> tuple[IntArray, ...]:
+        """Return what is known of a leaf's sharers, whatever leaf it is."""
+        return (self.leaf_sharers, self.leaf_party_sum, self.leaf_party_squares)
+
     def _leaf_arrays(self) -> tuple[IntArray, ...]:
         return (
+            *self._sharer_arrays(),
+            self.leaf_isolation,
             self.leaf_compute,
             self.leaf_memory,
             self.leaf_tenants,

@@ -5,7 +5,8 @@ journal remembers (array, index, old value), and rolling back puts the old value
 order. Nothing ever copies the world.
 """
 
-from typing import NewType
+from collections import Counter
+from typing import Any, NewType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,8 @@ class Journal:
     __slots__ = ("_begins", "_log")
 
     def __init__(self) -> None:
-        self._log: list[tuple[IntArray, Index, int]] = []
+        self._log: list[tuple[Any, Any, int]] = []
+        """What was written to, where, and what it was before."""
         self._begins: list[int] = []
         """Where in the log each speculation that is going on began, the outermost first."""
 
@@ -36,6 +38,12 @@ class Journal:
         if self._begins:
             self._log.append((array, index, int(array[index])))
         array[index] = value
+
+    def count(self, counts: Counter[tuple[int, str]], where: tuple[int, str], value: int) -> None:
+        """Set a count to `value` that is kept by row and leaf."""
+        if self._begins:
+            self._log.append((counts, where, counts[where]))
+        counts[where] = value
 
     def checkpoint(self) -> Checkpoint:
         """Begin to speculate, inside the speculation that may be going on already."""

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from shoal.core.entry import Entry
 from shoal.core.fleet import Fleet
+from shoal.core.neighbours import quarrels, suffices
 from shoal.core.reservation import Reservation
 from shoal.core.world import World
 
@@ -36,7 +37,10 @@ def _book(world: World, uids: Iterable[str], sign: int) -> None:
 
 
 def lost(world: World, entry: Entry, reservation: Reservation) -> bool:
-    """Return whether a place is gone: a device is, or the node is no longer for such a pod."""
+    """Return whether a place is gone: a device is, or the node is no longer for such a pod.
+
+    A device that isolates its tenants less than is asked for is gone as well.
+    """
     fleet = world.fleet
     for placement in reservation.placements:
         row = fleet.row_of.get(placement.node)
@@ -46,7 +50,11 @@ def lost(world: World, entry: Entry, reservation: Reservation) -> bool:
         for leaf in placement.leaves:
             if leaf not in fleet.leaves[row]:
                 return True
-            if not fleet.leaf_tenants[row, fleet.leaves[row].index(leaf)]:
+            column = fleet.leaves[row].index(leaf)
+            if not fleet.leaf_tenants[row, column]:
+                return True
+            devices = entry.request_of(placement.pod).devices
+            if not suffices(fleet, devices, row, column):
                 return True
     return False
 
@@ -87,7 +95,7 @@ def _nothing_owed(fleet: Fleet, node: str, leaves: tuple[str, ...]) -> bool:
             fleet.leaf_memory_free[at],
             fleet.leaf_tenants_free[at],
         )
-        if min(free_there) < 0 or fleet.leaf_whole_holders[at] > 1:
+        if min(free_there) < 0 or fleet.leaf_whole_holders[at] > 1 or quarrels(fleet, *at):
             return False
     return True
 

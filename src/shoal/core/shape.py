@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.core.fleet import Fleet
+from shoal.model.isolation import NO_FLOOR, Isolation
 from shoal.model.request import AffinityTerm, Request, Toleration
 from shoal.model.workload import WorkloadType
 
@@ -18,6 +19,7 @@ class StaticDemand:
     needs_devices: bool
     type: WorkloadType | None
     accelerators: tuple[str, ...]
+    floor: Isolation
     selector: tuple[tuple[str, str], ...]
     affinity: tuple[AffinityTerm, ...]
     tolerations: tuple[Toleration, ...]
@@ -72,6 +74,7 @@ def _static_demand(request: Request, type_: WorkloadType | None) -> StaticDemand
         type=type_,
         needs_devices=request.devices.count > 0,
         accelerators=request.devices.accelerators if request.devices.count else (),
+        floor=NO_FLOOR if request.devices.whole else request.devices.floor,
         selector=request.selector,
         affinity=request.affinity,
         tolerations=request.tolerations,

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, assert_never
 
 from shoal.core import events as ev
-from shoal.core.entry import Entry
 from shoal.core.transitions import InvalidTransitionError
 
 if TYPE_CHECKING:
@@ -151,7 +150,7 @@ def restore(world: "World", event: Restored) -> None:
 def _restore_workload(world: "World", event: ev.WorkloadRestored) -> None:
     """Let a workload stand where it stood."""
     since_us = event.at_us if event.waits_since_us is None else event.waits_since_us
-    entry = world.entries[event.workload.uid] = Entry(event.workload, since_us)
+    entry = world.enter(event.workload, since_us)
     entry.attempt = event.attempt
     entry.served_device_us = event.served_device_us
     entry.refused = frozenset(event.refused)

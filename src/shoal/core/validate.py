@@ -5,6 +5,8 @@ pods, a fleet that shrank) is a debt, listed with its age, and only falls by dec
 
 - Books: what is free is capacity minus what the workloads hold, in every array.
 - No node over its CPU, memory or pods; no leaf over its compute, memory or tenants.
+- A leaf's tenants are of one queue below the root, unless its pool lets queues mix; replicas of one
+  workload share none; and no start is on a leaf that isolates less than the share asks for.
 - A device is whole or shared: whoever holds it whole holds all of it alone.
 - No start uses more of a budget than is left of it, where a spent one allows no new starts.
 - Limits hold at every queue and every one above it, on what it borrows and lends as well; what
@@ -20,6 +22,7 @@ from dataclasses import dataclass
 from shoal.core import events as ev
 from shoal.core.decisions import Start
 from shoal.core.fleet import HOLDER_CLASSES, Fleet, holder_class
+from shoal.core.neighbours import quarrels, suffices
 from shoal.core.tenants import Tenants
 from shoal.core.world import Entry, World
 from shoal.model.request import Request
@@ -121,6 +124,14 @@ def check(world: World) -> Debts:
     for name in by_node:
         if name not in fleet.row_of:
             raise InvariantError(f"pods hold node {name}, which the fleet does not know")
+    replicas = {
+        request.devices.apart
+        for holdings in by_node.values()
+        for request, _ in holdings
+        if request.devices.apart and not request.devices.whole
+    }
+    if not replicas <= fleet.replicas.keys():
+        raise InvariantError(f"replicas of {replicas} are not counted")
     for row in range(fleet.size):
         check_row(fleet, row, by_node.get(fleet.names[row], []))
     _check_waiting(world)
@@ -167,6 +178,9 @@ def check_gang(fleet: Fleet, entry: Entry) -> None:
         devices = {int(fleet.leaf_device[row, column]) for column in columns}
         if len(columns) != asked or len(devices) != asked:
             raise InvariantError(f"workload {entry.workload.uid}: {placement} for {asked} devices")
+        asks = entry.request_of(pod).devices
+        if not all(suffices(fleet, asks, row, column) for column in columns):
+            raise InvariantError(f"workload {entry.workload.uid}: {placement} isolates too little")
 
 
 def check_entry(world: World, entry: Entry) -> None:
@@ -234,6 +248,17 @@ def check_row(fleet: Fleet, row: int, held: list[Holding]) -> None:
         ):
             left = int(total[row, column]) * (1 - wholes) - used
             _equal(f"free {what} of leaf {leaf}", int(free[row, column]), left)
+        parties = [fleet.party_id(ask.party) for ask in shares]
+        squares = sum(party * party for party in parties)
+        for array, value in (
+            ("leaf_sharers", len(parties)),
+            ("leaf_party_sum", sum(parties)),
+            ("leaf_party_squares", squares),
+        ):
+            _equal(f"{array} of leaf {leaf}", int(getattr(fleet, array)[row, column]), value)
+        for apart, replicas in fleet.replicas.items():
+            held_there = sum(1 for ask in shares if ask.apart == apart)
+            _equal(f"replicas of {apart} on leaf {leaf}", replicas[row, leaf], held_there)
 
 
 def row_debts(fleet: Fleet, row: int) -> Iterator[tuple[tuple[str, str], int]]:
@@ -247,6 +272,9 @@ def row_debts(fleet: Fleet, row: int) -> Iterator[tuple[tuple[str, str], int]]:
         if free < 0:
             yield (kind, name), -int(free)
     for column, leaf in enumerate(fleet.leaves[row]):
+        quarrel = quarrels(fleet, row, column)
+        if quarrel:
+            yield ("neighbours", f"{name}\0{leaf}"), quarrel
         for kind, free in (
             ("leaf-compute", fleet.leaf_compute_free[row, column]),
             ("leaf-memory", fleet.leaf_memory_free[row, column]),

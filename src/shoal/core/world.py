@@ -8,7 +8,7 @@ events that makes an equal world.
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from shoal.core import declared, grouping, nodes, snapshots, transitions
+from shoal.core import declared, grouping, nodes, requeue, snapshots, transitions
 from shoal.core import events as ev
 from shoal.core.board import Board
 from shoal.core.charges import Charge, charges_of
@@ -18,6 +18,7 @@ from shoal.core.entry import Entry, State
 from shoal.core.evictions import Evictions
 from shoal.core.fleet import Fleet
 from shoal.core.labels import BoolArray
+from shoal.core.neighbours import asked_by
 from shoal.core.policies import Policy
 from shoal.core.reservation import Reservation
 from shoal.core.shape import Shape, Shapes
@@ -28,7 +29,6 @@ from shoal.core.timelimits import TimeLimits
 from shoal.core.transitions import InvalidTransitionError
 from shoal.core.waiting import Waiting
 from shoal.model.fractions import UNIT
-from shoal.model.queue import QueueTree
 from shoal.model.request import Request
 from shoal.model.workload import Outcome, Placement, Workload, WorkloadType
 
@@ -112,7 +112,7 @@ class World:
                 grouping.regroup(self, self.entries.values())
                 self.waiting.wake_all()
             case ev.QueuesSet():
-                self._queues_set(event.queues)
+                requeue.queues_set(self, event.queues)
             case ev.PricesSet():
                 self._prices_set(event.prices)
             case ev.EvictionBlocked():
@@ -140,24 +140,6 @@ class World:
                 self.fleet, self.masks, policy.scorer(self.prices), seed
             )
         return board
-
-    def _queues_set(self, queues: QueueTree) -> None:
-        self.tenants.set_tree(queues)
-        self.limits.set_tree(queues)
-        self.spending.set_tree(queues, self.entries)
-        for entry in self.entries.values():
-            self.limits.runs(entry)
-            if not entry.held:
-                self.limits.waits(entry)
-            for pod, placement in entry.held.items():
-                charges = charges_of(self.fleet, entry.request_of(pod), placement)
-                entry.charges[pod] = charges or entry.charges.get(pod, ())
-                self.count(entry, pod, 1)
-            if entry.reserved is not None:
-                self.charge_reserved(entry, entry.reserved, 1)
-        self.tenants.remember_past()
-        grouping.regroup(self, self.entries.values())
-        self.waiting.wake_all()
 
     def _period_began(self, event: ev.PeriodBegan) -> None:
         self.spending.period_began(event.queue, event.begin_us, event.end_us)
@@ -243,13 +225,20 @@ class World:
 
     def shapes_of(self, workload: Workload) -> tuple[Shape, ...]:
         """Return the shapes of a workload's pod sets, in order."""
-        return tuple(self.shape_of(each.request, workload.type) for each in workload.pod_sets)
+        asked = asked_by(workload, self.tenants.tree)
+        return tuple(self.shape_of(request, workload.type) for request in asked)
+
+    def enter(self, workload: Workload, since_us: int) -> Entry:
+        """Take in a workload, which holds nothing yet and does not wait."""
+        entry = self.entries[workload.uid] = Entry(workload, since_us)
+        entry.requests = asked_by(workload, self.tenants.tree)
+        return entry
 
     # Workloads --------------------------------------------------------------------------------
 
     def _submitted(self, event: ev.WorkloadSubmitted) -> None:
         if event.workload.uid not in self.entries:
-            entry = self.entries[event.workload.uid] = Entry(event.workload, event.at_us)
+            entry = self.enter(event.workload, event.at_us)
             self._learn(event.workload)
             self.wait(entry)
 
@@ -260,7 +249,7 @@ class World:
     def _adopted(self, event: ev.WorkloadAdopted) -> None:
         if event.workload.uid in self.entries or not event.placements:
             return
-        entry = self.entries[event.workload.uid] = Entry(event.workload, event.at_us)
+        entry = self.enter(event.workload, event.at_us)
         self._learn(event.workload)
         since_us = event.at_us if event.since_us is None else min(event.since_us, event.at_us)
         for placement in event.placements:

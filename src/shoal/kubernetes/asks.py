@@ -135,8 +135,11 @@ class AskReader:
         if channel is Channel.DRA and reading.request.devices.count:
             driver = self._drivers.get(reading.vendor) or next(iter(self._drivers.values()), "")
             mask = dra_offer(driver)
+        devices, owner = reading.request.devices, plain.metadata.controller
+        if written.type is WorkloadType.INFERENCE and not devices.whole and owner is not None:
+            devices = replace(devices, apart=owner.uid)
         return Ask(
-            replace(reading.request, mask=mask),
+            replace(reading.request, mask=mask, devices=devices),
             queue=queue,
             type=written.type,
             priority=priority,

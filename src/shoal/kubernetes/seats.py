@@ -188,7 +188,7 @@ class Seats(Books):
                 continue
             if not self._is_good(flight, number):
                 continue
-            wanted = self.world.entries[uid].request_of(number)
+            wanted = self.world.entries[uid].written_of(number)
             pod = next((p for p in left if _alike(self.ask(p).request, wanted)), None)
             if pod is not None:
                 left.remove(pod)

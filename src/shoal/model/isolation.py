@@ -84,8 +84,11 @@ class Isolation:
         return f"{levels},alone" if self.alone else levels
 
 
+NO_FLOOR: Final = Isolation()
+"""Anything will do."""
+
 PRESETS: Final[dict[str, Isolation]] = {
-    "shared": Isolation(),
+    "shared": NO_FLOOR,
     "soft": Isolation(memory=Level.SOFT),
     "driver": Isolation(memory=Level.DRIVER),
     "hardware": Isolation(Level.HARDWARE, Level.HARDWARE, Level.HARDWARE),

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from shoal.model.isolation import PRESETS, Isolation
 from shoal.model.modes import Cap, Sharing
 
 WHOLE_COMPUTE_MILLI = 1000
@@ -50,6 +51,25 @@ class Leaf:
 def memory_of(leaves: Iterable[Leaf]) -> int:
     """Return the memory of a device with these leaves."""
     return sum(leaf.memory_mib for leaf in leaves)
+
+
+def isolation_of(leaf: Leaf, *, divided: bool) -> Isolation:
+    """Return what protects one tenant of a leaf from the others on its device.
+
+    `divided` says whether the device has other leaves. Nothing is promised of compute and faults
+    below a hardware partition: tenants of one leaf share its engines, and the ways of capping
+    compute do not hold on every device (NVIDIA, MPS guide; HAMi-core). The caps of a library and
+    of an MPS server can be undone by the tenant itself; that of the driver cannot.
+    """
+    if leaf.tenants <= 1:
+        return PRESETS["hardware" if divided else "device"]
+    match leaf.cap:
+        case Cap.LIBRARY | Cap.MPS:
+            return PRESETS["soft"]
+        case Cap.DRIVER:
+            return PRESETS["driver"]
+        case Cap.NONE:
+            return PRESETS["shared"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,8 @@ class Pool:
 
     `types` says which work it serves and `modes` how its devices may be shared, in the order in
     which they are preferred. `levels` are the node labels of its topology from the smallest domain
-    to the largest; only the policy `topology` has them.
+    to the largest; only the policy `topology` has them. `mixes_queues` says that work of different
+    queues below the root may share a device there.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Pool:
     modes: tuple[Mode, ...]
     placement: PlacementPolicy = PlacementPolicy.FRAGMENTATION
     levels: tuple[str, ...] = ()
+    mixes_queues: bool = False
 
 
 def pools_of_node(pools: Iterable[Pool], labels: Mapping[str, str]) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from shoal.model.isolation import NO_FLOOR, Isolation
 from shoal.model.node import TaintEffect
 
 
@@ -11,7 +12,12 @@ class DeviceRequest:
     """`count` leaves on as many different devices.
 
     Whole devices if `whole`; else `memory_mib` and `compute_milli` (thousandths of a device) on
-    each leaf. `accelerators` lists the models that will do; empty means any.
+    each leaf. `accelerators` lists the models that will do; empty means any. `floor` is the least
+    isolation of a share from its neighbours; whole devices have none.
+
+    Where a leaf has several tenants, they are of one `party`, unless the pool says otherwise, and
+    no two have the same `apart`, unless it is empty. The world writes a share's party, which is
+    its queue right below the root, and keeps the replicas of one workload apart.
     """
 
     count: int = 0
@@ -19,6 +25,9 @@ class DeviceRequest:
     memory_mib: int = 0
     compute_milli: int = 0
     accelerators: tuple[str, ...] = ()
+    floor: Isolation = NO_FLOOR
+    party: str = ""
+    apart: str = ""
 
 
 class Operator(StrEnum):

@@ -15,7 +15,7 @@ class Stage(StrEnum):
 class Reason(StrEnum):
     """What stood in the way, or why a decision was taken.
 
-    Those from `GONE` to `LEAF_ROOM` are tests of a node, in the order in which they are made.
+    Those from `GONE` to `NEIGHBOURS` are tests of a node, in the order in which they are made.
     """
 
     NO_QUEUE = "no-queue"
@@ -37,11 +37,13 @@ class Reason(StrEnum):
     CORDONED = "cordoned"
     REFUSED_BEFORE = "refused-before"
     ACCELERATOR = "accelerator"
+    ISOLATION = "isolation"
     CPU = "cpu"
     MEMORY = "memory"
     PODS = "pods"
     WHOLE_DEVICES = "whole-devices"
     LEAF_ROOM = "leaf-room"
+    NEIGHBOURS = "neighbours"
     PLACED = "placed"
     START_FAILED = "start-failed"
     RECLAIM = "reclaim"

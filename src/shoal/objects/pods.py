@@ -23,6 +23,7 @@ from shoal.model.isolation import PRESETS, Isolation
 from shoal.model.modes import Channel
 from shoal.model.refusal import Hint, HintCode, Refusal, RefusalCode
 from shoal.model.request import DeviceRequest, Request
+from shoal.model.workload import WorkloadType
 from shoal.objects.affinity import affinity_of, selector_of, tolerations_of
 from shoal.objects.annotations import (
     ACCELERATORS,
@@ -32,6 +33,7 @@ from shoal.objects.annotations import (
     ISOLATION,
     LINKS,
     MEMORY,
+    TYPE,
     Annotations,
     nearest,
     read_annotations,
@@ -65,6 +67,15 @@ class Rules:
 
 DEFAULT_RULES: Final = Rules()
 
+DEFAULT_FLOORS: Final = {
+    WorkloadType.TRAINING: PRESETS["device"],
+    WorkloadType.INFERENCE: PRESETS["driver"],
+    WorkloadType.NOTEBOOK: PRESETS["soft"],
+    WorkloadType.BATCH: PRESETS["soft"],
+}
+"""The least isolation of shares that ask for none. Below a hardware partition they are beside work
+of their own queue only, or of those that the pool lets share."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -73,7 +84,7 @@ class Reading:
     Attributes:
         request: what it asks for.
         annotations: Shoal's annotations on it.
-        floor: the least isolation that it asks for; `None`: the default of its type.
+        floor: the least isolation that it writes; `None`: its shares get the default of its type.
         vendor: whose devices; empty: any.
         profile: the partition profile that each leaf must be, as the vendor names it.
         resources: extended resources with the pod's total of each, sorted by name.
@@ -97,8 +108,16 @@ def request_of(pod: PodLike, catalog: Catalog, rules: Rules = DEFAULT_RULES) -> 
     return reading if isinstance(reading, Refusal) else reading.request
 
 
-def reading_of(pod: PodLike, catalog: Catalog, rules: Rules = DEFAULT_RULES) -> Reading | Refusal:
-    """Everything that one pod says, or the first thing that is wrong with it."""
+def reading_of(
+    pod: PodLike,
+    catalog: Catalog,
+    rules: Rules = DEFAULT_RULES,
+    type_: WorkloadType = WorkloadType.BATCH,
+) -> Reading | Refusal:
+    """Everything that one pod says, or the first thing that is wrong with it.
+
+    `type_` is what kind of work it is where it does not say.
+    """
     annotations = read_annotations(pod.metadata.annotations, rules.queues)
     if isinstance(annotations, Refusal):
         return annotations
@@ -115,7 +134,9 @@ def reading_of(pod: PodLike, catalog: Catalog, rules: Rules = DEFAULT_RULES) -> 
         cpu_milli, memory_mib = host_request(pod.spec)
     except QuantityError as error:
         return refuse(RefusalCode.BAD_NAMES, "spec.containers", detail=str(error))
-    reading = _devices(pod, catalog, rules, annotations, _merge(named, whole_pod))
+    asked = _merge(named, whole_pod)
+    type_ = annotations.type if TYPE in pod.metadata.annotations else type_
+    reading = _devices(pod, catalog, rules, annotations, asked, type_)
     if isinstance(reading, Refusal):
         return reading
     request = replace(
@@ -179,7 +200,12 @@ def _merge(named: Named, whole_pod: Ask | None) -> _Asked:
 
 
 def _devices(
-    pod: PodLike, catalog: Catalog, rules: Rules, annotations: Annotations, asked: _Asked
+    pod: PodLike,
+    catalog: Catalog,
+    rules: Rules,
+    annotations: Annotations,
+    asked: _Asked,
+    type_: WorkloadType,
 ) -> Reading | Refusal:
     wrong = _contradiction(annotations, asked) or _homeless(pod, rules, annotations, asked)
     if wrong is not None:
@@ -194,8 +220,15 @@ def _devices(
     if isinstance(devices, Refusal):
         return devices
     floor = annotations.isolation
-    if floor is None and asked.asks and asked.asks[0].system != "vendor":
+    if floor is None and asked.asks and (asked.profile or asked.asks[0].system != "vendor"):
         floor = asked.asks[0].floor
+    share = not devices.whole
+    if share:
+        devices = _isolated(devices, floor or DEFAULT_FLOORS[type_], models, asked.profile)
+    hints = _hints(annotations, asked)
+    if share and devices.whole:
+        word = (TYPE, type_.value) if annotations.isolation is None else (ISOLATION, str(floor))
+        hints = (*hints, Hint(HintCode.SHARE_BECOMES_DEVICE, *word))
     spans = asked.named.spans or (Span(pod.spec.containers[0].name, 0, count),)
     return Reading(
         Request(devices=devices),
@@ -205,11 +238,22 @@ def _devices(
         asked.profile,
         asked.named.resources,
         spans,
-        _hints(annotations, asked, devices),
+        hints,
     )
 
 
-def _hints(annotations: Annotations, asked: _Asked, devices: DeviceRequest) -> tuple[Hint, ...]:
+def _isolated(
+    share: DeviceRequest, floor: Isolation, models: Sequence[Accelerator], profile: str
+) -> DeviceRequest:
+    """A share with its floor, or a whole device for one that has to be alone on it."""
+    if not floor.alone or profile:
+        return replace(share, floor=floor)
+    enough = [m.name for m in models if m.memory_mib is None or m.memory_mib >= share.memory_mib]
+    names = share.accelerators if len(enough) == len(models) else tuple(enough)
+    return DeviceRequest(share.count, whole=True, accelerators=names)
+
+
+def _hints(annotations: Annotations, asked: _Asked) -> tuple[Hint, ...]:
     hints = list(annotations.hints)
     notes = dict.fromkeys((ask.system, note) for ask in asked.asks for note in ask.notes)
     hints.extend(Hint(HintCode.TRANSLATED, system, "", (("note", note),)) for system, note in notes)
@@ -217,9 +261,6 @@ def _hints(annotations: Annotations, asked: _Asked, devices: DeviceRequest) -> t
     if unused > 0:
         details = (("devices", unused),)
         hints.append(Hint(HintCode.UNUSED_AFTER_INIT, "spec.initContainers", "", details))
-    if devices.whole and (annotations.memory_mib or annotations.compute_percent):
-        text = str(annotations.isolation)
-        hints.append(Hint(HintCode.SHARE_BECOMES_DEVICE, ISOLATION, text))
     return tuple(hints)
 
 
@@ -343,12 +384,6 @@ def _sized(
     whole = not (part or asked.part) or (asked.whole and bool(asked.part))
     if whole:
         return DeviceRequest(count, whole=True, accelerators=names)
-    if annotations.isolation not in (None, PRESETS["shared"]):
-        # The planner's only way that reaches every floor on every node is a device without
-        # neighbours; a share is never given less than it asked for.
-        enough = [m.name for m in models if m.memory_mib is None or m.memory_mib >= memory]
-        fits_all = len(enough) == len(models)
-        return DeviceRequest(count, whole=True, accelerators=names if fits_all else tuple(enough))
     return DeviceRequest(
         count, whole=False, memory_mib=memory, compute_milli=compute * 10, accelerators=names
     )

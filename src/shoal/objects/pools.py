@@ -42,6 +42,7 @@ class PoolSpec(Strict):
         default_factory=lambda: ["whole"]
     )
     placement: PlacementModel = PlacementModel()
+    shared_between_queues: bool = False
 
 
 class PoolModel(Strict):
@@ -78,6 +79,7 @@ def read_pool(source: Source) -> Pool | None:
         modes=modes,
         placement=PlacementPolicy(spec.placement.policy),
         levels=tuple(spec.placement.levels),
+        mixes_queues=spec.shared_between_queues,
     )
 
 

@@ -7,11 +7,12 @@ the queue, the arrival and the history. A pod without an owner is a workload.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from shoal.catalog.catalog import Catalog
 from shoal.model.refusal import Refusal, RefusalCode
+from shoal.model.request import Request
 from shoal.model.workload import PodSet, Workload, WorkloadType
 from shoal.objects.annotations import MINIMUM, TYPE, refuse
 from shoal.objects.manifests import MetadataLike, PodLike
@@ -183,7 +184,7 @@ def workload_of(
     """
     readings: list[tuple[TemplateSet, Reading]] = []
     for each in group.sets:
-        reading = reading_of(each.template, catalog, rules)
+        reading = reading_of(each.template, catalog, rules, group.type)
         if isinstance(reading, Refusal):
             return reading
         wrong = _wrong_minimum(group, each, reading.annotations.minimum)
@@ -194,6 +195,7 @@ def workload_of(
         raise ValueError(f"{group.metadata.name} has no pods; write a template")
     asking = [pair for pair in readings if pair[1].request.devices.count] or readings
     main, said = asking[0][1].annotations, TYPE in asking[0][0].template.metadata.annotations
+    type_ = main.type if said else group.type
     meta = group.metadata
     return Workload(
         uid=meta.uid if group.together else slot_uid(meta.uid, slot),
@@ -201,13 +203,13 @@ def workload_of(
             PodSet(
                 each.name,
                 each.count if group.together else 1,
-                reading.request,
+                _apart(reading.request, group, type_),
                 reading.annotations.minimum,
             )
             for each, reading in readings
         ),
         queue=main.queue,
-        type=main.type if said else group.type,
+        type=type_,
         created_us=created_us,
         name=meta.name if group.together else f"{meta.name}/{slot}",
         namespace=meta.namespace,
@@ -216,6 +218,14 @@ def workload_of(
         grace_us=_grace_us(group),
         recreated=group.recreated or any(reading.annotations.recreate for _, reading in readings),
     )
+
+
+def _apart(request: Request, group: Group, type_: WorkloadType) -> Request:
+    """What a pod asks for, kept apart from the other replicas where they are inference."""
+    devices = request.devices
+    if type_ is not WorkloadType.INFERENCE or group.together or devices.whole:
+        return request
+    return replace(request, devices=replace(devices, apart=group.metadata.uid))
 
 
 def _wrong_minimum(group: Group, pods: TemplateSet, minimum: int | None) -> Refusal | None:

@@ -140,7 +140,7 @@ class Reader:
         if not any(each.request.devices.count for each in first.pod_sets):
             self._hints.append(f"document {number}: {group.metadata.name} asks for no device")
         for each in group.sets:
-            reading = reading_of(each.template, self._catalog, rules)
+            reading = reading_of(each.template, self._catalog, rules, group.type)
             if not isinstance(reading, Refusal):
                 self._hints += [
                     f"document {number}: {hint_text(hint, self._language)}"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from shoal.core.policies import Policy
+from shoal.model.isolation import PRESETS
 from shoal.model.modes import Cap, Sharing
 from shoal.model.node import Device, Leaf, Node
 from shoal.model.request import DeviceRequest, Request
@@ -72,8 +73,8 @@ def _whole(accelerator: str) -> Request:
     return Request(devices=DeviceRequest(1, accelerators=(accelerator,)))
 
 
-def _share(memory_mib: int, compute_milli: int, *accelerators: str) -> Request:
-    devices = DeviceRequest(1, False, memory_mib, compute_milli, accelerators)
+def _share(floor: str, memory_mib: int, compute_milli: int, *accelerators: str) -> Request:
+    devices = DeviceRequest(1, False, memory_mib, compute_milli, accelerators, PRESETS[floor])
     return Request(2_000, 16_384, devices)
 
 
@@ -90,15 +91,15 @@ KINDS = (
     Kind("nlp", "eval", _B, 50, _NIGHT, 4, _whole(H100)),
     Kind("vision", "train", _T, 60, _TRAINING, 9, _whole(A100), (1, 2, 4, 8), urgent=0.15),
     Kind("vision", "sweep", _B, 90, _NIGHT, 8, _whole(A100)),
-    Kind("vision", "notebook", _N, 26, _OFFICE, 4, _share(9_000, 140, A100)),
+    Kind("vision", "notebook", _N, 26, _OFFICE, 4, _share("soft", 9_000, 140, A100)),
     Kind("speech", "train", _T, 30, _TRAINING, 4, _whole(A100), (4, 8), (1, 1, 2), elastic=True),
-    Kind("speech", "notebook", _N, 14, _OFFICE, 3, _share(8_192, 120, A100, L40S)),
+    Kind("speech", "notebook", _N, 14, _OFFICE, 3, _share("soft", 8_192, 120, A100, L40S)),
     Kind("search", "embed", _T, 26, _TRAINING, 3, _whole(H100), (4, 8)),
-    Kind("search", "serve", _I, 36, _STEADY, 20, _share(12_288, 300, L40S)),
+    Kind("search", "serve", _I, 36, _STEADY, 20, _share("driver", 12_288, 300, L40S)),
     Kind("ranking", "train", _T, 38, _TRAINING, 6, _whole(A100), (2, 4), urgent=0.1),
-    Kind("ranking", "serve", _I, 46, _STEADY, 26, _share(7_168, 200, L40S)),
+    Kind("ranking", "serve", _I, 46, _STEADY, 26, _share("driver", 7_168, 200, L40S)),
     Kind("analytics", "score", _B, 110, _NIGHT, 6, _whole(L40S)),
-    Kind("analytics", "notebook", _N, 40, _OFFICE, 8, _share(6_144, 100, L40S)),
+    Kind("analytics", "notebook", _N, 40, _OFFICE, 8, _share("soft", 6_144, 100, L40S)),
 )
 
 HOURS_LONG = {_T: (1.6, 0.9), _I: (14.0, 0.5), _N: (2.6, 0.7), _B: (0.7, 0.7)}
@@ -157,7 +158,7 @@ def _card(accelerator: str, node: str, number: int, card: int) -> Device:
             MEMORY_MIB[accelerator],
             tenants=SHARERS,
             sharing=Sharing.TIME_SLICED,
-            cap=Cap.LIBRARY,
+            cap=Cap.DRIVER,
         )
     return Device(name, accelerator, (leaf,))
 

@@ -74,6 +74,11 @@ _ENGLISH: Mapping[Reason, _Words] = {
         "{n} nodes have no accelerator that is allowed",
         "accelerator not allowed",
     ),
+    Reason.ISOLATION: _Words(
+        "{n} node has no device that isolates its tenants as much as is asked for",
+        "{n} nodes have no device that isolates its tenants as much as is asked for",
+        "too little isolation",
+    ),
     Reason.CPU: _Words(
         "{n} node has too little free CPU", "{n} nodes have too little free CPU", "too little CPU"
     ),
@@ -96,6 +101,11 @@ _ENGLISH: Mapping[Reason, _Words] = {
         "{n} node has too few devices with room for the share",
         "{n} nodes have too few devices with room for the share",
         "no room for the share",
+    ),
+    Reason.NEIGHBOURS: _Words(
+        "{n} node has room only beside work that it may not share a device with",
+        "{n} nodes have room only beside work that it may not share a device with",
+        "wrong neighbours",
     ),
     Reason.PLACED: _same("it was placed", "placed"),
     Reason.START_FAILED: _same("the start did not come true", "start failed"),
@@ -139,11 +149,13 @@ _CHINESE: Mapping[Reason, _Words] = {
         Reason.CORDONED: ("{n} 个节点已停止调度", "节点已停止调度"),
         Reason.REFUSED_BEFORE: ("{n} 个节点此前拒绝过该任务", "此前被拒绝"),
         Reason.ACCELERATOR: ("{n} 个节点没有允许使用的加速卡型号", "加速卡型号不符"),
+        Reason.ISOLATION: ("{n} 个节点的设备达不到要求的隔离级别", "隔离级别不足"),
         Reason.CPU: ("{n} 个节点空闲 CPU 不足", "CPU 不足"),
         Reason.MEMORY: ("{n} 个节点空闲内存不足", "内存不足"),
         Reason.PODS: ("{n} 个节点的 Pod 数已达上限", "Pod 数已达上限"),
         Reason.WHOLE_DEVICES: ("{n} 个节点完全空闲的设备数量不足", "整卡不足"),
         Reason.LEAF_ROOM: ("{n} 个节点没有足够的设备能容纳该份额", "共享份额放不下"),
+        Reason.NEIGHBOURS: ("{n} 个节点只剩与不得同卡的任务共享的空间", "不得与现有任务同卡"),
         Reason.PLACED: ("已放置", "已放置"),
         Reason.START_FAILED: ("启动未能实现", "启动失败"),
         Reason.RECLAIM: ("为保障配额回收", "为保障配额回收"),
