@@ -33,6 +33,13 @@ def problems(*texts: str) -> list[str]:
     return list(caught.value.problems)
 
 
+def test_a_pool_says_whether_queues_share_its_devices() -> None:
+    chosen = "nodes: {matchLabels: {a: b}}"
+    (mixing,) = read(pool("p", f"{chosen}, sharedBetweenQueues: true")).pools
+    (strict,) = read(pool("p", chosen)).pools
+    assert (mixing.mixes_queues, strict.mixes_queues) == (True, False)
+
+
 def test_the_example_is_read_whole() -> None:
     written = read_objects([EXAMPLE], CATALOG)
     shared, training = written.pools

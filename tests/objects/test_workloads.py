@@ -298,3 +298,26 @@ def test_a_run_time_that_is_none_is_refused(text: str) -> None:
     said = refused(annotated(bare(), run=text))
     assert said.code is RefusalCode.NOT_A_DURATION
     assert "such as 2h or 1h30m" in refusal_text(said)
+
+
+@pytest.mark.parametrize(("type_", "apart"), [("inference", "u"), ("notebook", "")])
+def test_replicas_of_inference_are_kept_apart(type_: str, apart: str) -> None:
+    body = owner("apps/v1", "Deployment", replicas=2)
+    notes = {"shoal.dev/type": type_, "shoal.dev/memory": "5Gi"}
+    body["spec"]["template"] = manifest({"nvidia.com/gpu": "1"}, notes)
+    for slot in range(2):
+        (pods,) = only(body, slot).pod_sets
+        assert pods.request.devices.apart == apart
+
+
+def test_what_an_owner_runs_decides_what_its_shares_get_where_they_do_not_say() -> None:
+    template = manifest({"nvidia.com/gpu": "1"}, {"shoal.dev/memory": "5Gi"})
+    trains = {"Worker": {"replicas": 2, "template": template}}
+    training = {
+        **owner("kubeflow.org/v1", "PyTorchJob"),
+        "spec": {"pytorchReplicaSpecs": trains},
+    }
+    assert only(training).pod_sets[0].request.devices.whole
+    deployed = owner("apps/v1", "Deployment", replicas=1)
+    deployed["spec"]["template"] = template
+    assert not only(deployed).pod_sets[0].request.devices.whole
