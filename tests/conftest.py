@@ -1,15 +1,10 @@
 """What all tests share: the data folder and how hard hypothesis looks."""
 
 import os
-import signal
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # Whoever runs tests in the background ignores Ctrl-C, and what they start would ignore it too.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest_plugins = ["tests.cluster.harness.fixtures"]
 
