@@ -6,13 +6,13 @@ from benchmarks.frame import Result, bench
 from benchmarks.tenancy import DAY_US, RECLAIM_WITHIN_US, SECOND_US, Play, Teams, teams
 
 NODES = 16
-DAYS = 2
+DAYS = 1
 SEEDS = (1, 2, 3)
 
 
 @bench
 def reclaim() -> Iterator[Result]:
-    """Two days of eight teams on 16 nodes, all four types, three seeds: delays of guarantees."""
+    """A day of eight teams on 16 nodes, all four types, three seeds: delays of guarantees."""
     delays: list[int] = []
     evictions = starts = freezes = 0
     worst = 0

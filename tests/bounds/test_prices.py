@@ -1,5 +1,7 @@
 """Prices that the program's duals come to."""
 
+import pytest
+
 from shoal.bounds.prices import MOST_CLASSES, MOST_RESERVED, UNFIT, prices
 from shoal.core.demand import Prices, TaskClass
 from shoal.model.request import Request
@@ -86,7 +88,7 @@ def test_few_classes_get_a_reserve_those_with_the_largest() -> None:
     assert sum(reserve > 0 for reserve in reserves) == MOST_RESERVED
 
 
-def test_rooms_are_reserved_only_for_what_was_seen_often_enough_to_expect_it() -> None:
+def test_the_less_often_something_was_seen_the_fewer_rooms_are_reserved_for_it() -> None:
     fleet = [*FLEET, *(node(f"b{i}", 4, cpu=256) for i in range(10))]
 
     def reserve(seen: int, arrival: int | None) -> int:
@@ -94,6 +96,6 @@ def test_rooms_are_reserved_only_for_what_was_seen_often_enough_to_expect_it() -
         return prices(fleet, demand, arrival=arrival).classes[1].reserve
 
     known = reserve(4, None)
-    assert reserve(1, 1) == 0
-    assert 0 < reserve(4, 1) < reserve(16, 1) < known
+    assert 0 < reserve(1, 1) < reserve(4, 1) < reserve(16, 1) < known
+    assert reserve(1, 1) == pytest.approx(known / 2, rel=0.01)
     assert reserve(400, 100) == reserve(4, 1)

@@ -43,6 +43,9 @@ UNFIT = 1_000_000_000
 MOST_RESERVED = 8
 """Classes that get a reserve, those with the largest: each costs time whenever a node is scored."""
 
+CAUTION = 0.5
+"""Standard errors by which a learned demand is taken to be less when rooms are kept for it."""
+
 LEAST_RESERVE = 0.01
 """Reserves below it are left out, in devices: a handicap outweighs them."""
 
@@ -57,7 +60,7 @@ def prices(
 
     `arrival` is the weight of one pod where the demand was learned from arrivals: what was seen n
     times is known to one part in the root of n (the standard error of a count), and room is kept
-    only for what is expected beyond that. None: the demand is known.
+    only for what is left when `CAUTION` of that is taken off. None: the demand is known.
     The same nodes in the same order and the same classes give the same prices on one machine;
     elsewhere the last digits may differ.
     """
@@ -85,8 +88,8 @@ def prices(
 
 
 def _sure(seen: Floats) -> Floats:
-    """The part of a demand that is left when the standard error of its count is taken off."""
-    return np.maximum(0.0, 1.0 - 1.0 / np.sqrt(np.maximum(seen, 1.0)))
+    """The part of a learned demand for which room is kept."""
+    return 1.0 - CAUTION / np.sqrt(np.maximum(seen, 1.0))
 
 
 def _averaged(program: Program, demand: Floats, values: Floats) -> tuple[Floats, Floats]:

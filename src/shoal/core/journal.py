@@ -6,7 +6,7 @@ order. Nothing ever copies the world.
 """
 
 from collections import Counter
-from typing import Any, NewType
+from typing import NewType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,18 +15,22 @@ Checkpoint = NewType("Checkpoint", int)
 
 IntArray = NDArray[np.int64]
 Index = int | tuple[int, int]
+Counts = Counter[tuple[int, str]]
+"""What is counted by row and a name."""
 
 
 class Journal:
     """Writes to int64 arrays whose first axis is a row of the fleet, undone on demand."""
 
-    __slots__ = ("_begins", "_log")
+    __slots__ = ("_begins", "_counted", "_log")
 
     def __init__(self) -> None:
-        self._log: list[tuple[Any, Any, int]] = []
-        """What was written to, where, and what it was before."""
-        self._begins: list[int] = []
-        """Where in the log each speculation that is going on began, the outermost first."""
+        self._log: list[tuple[IntArray, Index, int]] = []
+        """The array that was written to, where, and what was there before."""
+        self._counted: list[tuple[Counts, tuple[int, str], int]] = []
+        """The same of counts."""
+        self._begins: list[tuple[int, int]] = []
+        """Where in both each speculation that is going on began, the outermost first."""
 
     @property
     def speculating(self) -> bool:
@@ -39,15 +43,15 @@ class Journal:
             self._log.append((array, index, int(array[index])))
         array[index] = value
 
-    def count(self, counts: Counter[tuple[int, str]], where: tuple[int, str], value: int) -> None:
+    def count(self, counts: Counts, where: tuple[int, str], value: int) -> None:
         """Set a count to `value` that is kept by row and leaf."""
         if self._begins:
-            self._log.append((counts, where, counts[where]))
+            self._counted.append((counts, where, counts[where]))
         counts[where] = value
 
     def checkpoint(self) -> Checkpoint:
         """Begin to speculate, inside the speculation that may be going on already."""
-        self._begins.append(len(self._log))
+        self._begins.append((len(self._log), len(self._counted)))
         return Checkpoint(len(self._begins) - 1)
 
     def rollback(self, checkpoint: Checkpoint) -> list[int]:
@@ -55,14 +59,18 @@ class Journal:
 
         Speculations within it that nobody ended, because something failed, end with it.
         """
-        log = self._log
-        begin = self._begins[checkpoint]
+        log, counted = self._log, self._counted
+        begin, counted_begin = self._begins[checkpoint]
         del self._begins[checkpoint:]
         rows: dict[int, None] = {}
         while len(log) > begin:
             array, index, old = log.pop()
             array[index] = old
             rows[index if isinstance(index, int) else index[0]] = None
+        while len(counted) > counted_begin:
+            counts, where, old = counted.pop()
+            counts[where] = old
+            rows[where[0]] = None
         return list(rows)
 
     def keep(self) -> None:
@@ -70,3 +78,4 @@ class Journal:
         self._begins.pop()
         if not self._begins:
             self._log.clear()
+            self._counted.clear()
