@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from shoal.core import events as ev
 from shoal.core.decisions import Evict, Freeze
+from shoal.core.evictions import Evictions
 from shoal.model.queue import EvictionBounds
 from shoal.model.verdict import Reason, Stage
 from shoal.model.workload import Outcome
@@ -327,3 +328,13 @@ def test_a_start_waits_for_whoever_goes_to_make_the_quota_fit() -> None:
     assert case.evicted == [("10:00", "q/low", 20)]
     case.to(20)
     assert case.starts("q/high") == ["11:00"]
+
+
+def test_devices_that_come_back_count_from_what_worked_at_most() -> None:
+    seen = Evictions()
+    for minute, devices in ((0, 10), (1, 6), (2, 8), (3, 8), (4, 7)):
+        seen.works(minute * MINUTE_US, devices)
+    assert seen.gone(4 * MINUTE_US) == (3, 10)
+    assert seen.gone(5 * MINUTE_US) == (3, 10)
+    assert seen.gone(7 * MINUTE_US) == (1, 8)
+    assert seen.gone(20 * MINUTE_US) == (0, 7)

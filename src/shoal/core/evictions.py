@@ -29,7 +29,10 @@ class Evictions:
         self.recent_us: deque[int] = deque()
         """When workloads were evicted, within the window, since a person resumed."""
         self.working: deque[tuple[int, int]] = deque()
-        """How many devices worked, from when on, within the window or since a person resumed."""
+        """How many devices worked, from when on, within the window or since a person resumed.
+
+        Each has fewer than the one before it.
+        """
         self.lost: dict[str, deque[tuple[int, int]]] = {}
         """By queue: when, and how many device microseconds its work lost by preemption."""
         self.budgets: dict[str, tuple[int, frozenset[str]]] = {}
@@ -78,20 +81,26 @@ class Evictions:
         return sum(1 for at_us in self.recent_us if at_us > now_us - WINDOW_US)
 
     def works(self, at_us: int, devices: int) -> None:
-        """Note how many devices work from now on."""
+        """Note how many devices work from now on.
+
+        Where more work than before, it does not matter any more how many fewer that were.
+        """
+        since_us = at_us
+        while self.working and self.working[-1][1] < devices:
+            since_us, _ = self.working.pop()
         if not self.working or self.working[-1][1] != devices:
-            self.working.append((at_us, devices))
+            self.working.append((since_us, devices))
         while len(self.working) > 1 and self.working[1][0] <= at_us - WINDOW_US:
             self.working.popleft()
 
     def gone(self, now_us: int) -> tuple[int, int]:
         """Return how many devices are gone that worked within the window, and how many worked."""
-        most = 0
-        for at_us, devices in reversed(self.working):
-            most = max(most, devices)
-            if at_us <= now_us - WINDOW_US:
-                break
-        return most - (self.working[-1][1] if self.working else 0), most
+        if not self.working:
+            return 0, 0
+        until_us = [at_us for at_us, _ in self.working][1:]
+        past = sum(1 for at_us in until_us if at_us <= now_us - WINDOW_US)
+        most = self.working[past][1]
+        return most - self.working[-1][1], most
 
     def preempted(self, queue: str, at_us: int, lost_device_us: int) -> None:
         """Note what the work of a queue has lost by a preemption."""

@@ -37,8 +37,10 @@ class MakingRoom:
     def look_at_the_fleet(self) -> None:
         """Evict nobody from here on where too much of the fleet has gone."""
         evictions = self._world.evictions
+        if evictions.frozen or not self._world.tenants.tree.queues:
+            return
         gone, worked = evictions.gone(self._now_us)
-        if not evictions.frozen and too_many_gone(gone, worked) and self._world.tenants.tree.queues:
+        if too_many_gone(gone, worked):
             self._freeze(Reason.DEVICES_GONE, gone, worked)
 
     def plan(
