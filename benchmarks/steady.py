@@ -21,6 +21,7 @@ from shoal.core.validate import Validator, check
 from shoal.core.world import World
 from shoal.loop.disk import FastDisk
 from shoal.loop.engine import Loop, NoRecorder
+from shoal.loop.garbage import tended
 from shoal.loop.recording import FolderRecorder
 from shoal.loop.records import Header
 from shoal.model.node import Device, Leaf, Node, Taint, TaintEffect
@@ -141,7 +142,8 @@ class Stream:
 def steady(nodes: int, arrivals: int, policy: Policy, *, validated: bool = False) -> Measured:
     """Fill a fleet to its level, then time `arrivals` arrivals, one cycle each, with recording.
 
-    The time counted is that of applying, cycling and recording after the fill; prices are made
+    The time counted is that of applying, cycling and recording after the fill, in a process that
+    looks for garbage as a platform does, between events, which is kept apart like pricing; prices are made
     from learned demand off the hot path, so their time is kept apart.
     """
     measured = Measured()
@@ -158,11 +160,13 @@ def steady(nodes: int, arrivals: int, policy: Policy, *, validated: bool = False
             loop.feed(ev.WorkloadSubmitted(stream.number, stream.arrive()))
             _set_prices(loop, policy, stream.number)
             _take_in(stream, loop.turn(stream.number).decisions)
-        for _ in range(arrivals):
-            _one_arrival(stream, loop, measured)
-            measured.pricing_seconds += _set_prices(loop, policy, stream.number)
-            if validated and stream.number % 500 == 0:
-                check(world)
+        with tended() as garbage:
+            for _ in range(arrivals):
+                _one_arrival(stream, loop, measured)
+                garbage.look()
+                measured.pricing_seconds += _set_prices(loop, policy, stream.number)
+                if validated and stream.number % 500 == 0:
+                    check(world)
         recorder.close()
     measured.shapes = len(stream.seen)
     measured.peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
