@@ -142,9 +142,9 @@ class Stream:
 def steady(nodes: int, arrivals: int, policy: Policy, *, validated: bool = False) -> Measured:
     """Fill a fleet to its level, then time `arrivals` arrivals, one cycle each, with recording.
 
-    The time counted is that of applying, cycling and recording after the fill, in a process that
-    looks for garbage as a platform does, between events, which is kept apart like pricing; prices are made
-    from learned demand off the hot path, so their time is kept apart.
+    The time counted is that of applying, cycling and recording after the fill. Kept apart is that
+    of looking for garbage, which a platform does between events, and that of pricing from learned
+    demand, which is made off the hot path.
     """
     measured = Measured()
     stream = Stream(nodes)
