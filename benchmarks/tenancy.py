@@ -16,6 +16,7 @@ from shoal.core.events import Event
 from shoal.core.policies import Policy
 from shoal.core.world import World
 from shoal.loop.engine import Loop, NoRecorder
+from shoal.model.fractions import UNIT
 from shoal.model.node import Device, Leaf, Node
 from shoal.model.queue import EvictionBounds, Queue, QueueTree
 from shoal.model.request import DeviceRequest, Request
@@ -147,7 +148,7 @@ class Rights:
         tenants = self.world.tenants
         for queue, members in waiting.items():
             bound = tenants.guarantee(queue, ACCELERATOR)
-            left = (bound.units - tenants.held(queue, bound)) // 840_000
+            left = (bound.units - tenants.held(queue, bound)) // UNIT
             for (_, _, uid), devices in sorted(members):
                 if devices > left:
                     break
@@ -207,10 +208,14 @@ class Play:
         """Let workloads come until the end."""
         for workload, run_us in arrivals:
             self.until(workload.created_us)
-            self._left_us[workload.uid] = run_us
-            self.feed(ev.WorkloadSubmitted(self.now_us, workload))
+            self.submit(workload, run_us)
             self.turn()
         self.until(end_us)
+
+    def submit(self, workload: Workload, run_us: int) -> None:
+        """A workload comes that will run so long; nothing is decided yet."""
+        self._left_us[workload.uid] = run_us
+        self.feed(ev.WorkloadSubmitted(self.now_us, workload))
 
     def until(self, end_us: int) -> None:
         """Let time pass."""

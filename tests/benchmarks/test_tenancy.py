@@ -81,8 +81,7 @@ class Mallory:
             created_us=self.play.now_us,
         )
         workload = replace(workload, **says)  # type: ignore[arg-type]
-        self.play._left_us[workload.uid] = runs_us
-        self.play.feed(ev.WorkloadSubmitted(self.play.now_us, workload))
+        self.play.submit(workload, runs_us)
         return workload.uid
 
     def inflates_type(self) -> None:
@@ -148,15 +147,13 @@ def tries_everything(days: int, seed: int) -> None:
     play = checked(queues, seed)
     mallory = Mallory(play, seed)
     own = dict(next(q for q in queues.queues if q.name == MALLORY).guarantee or ())[ACCELERATOR]
-    arrivals = (pair for pair in Teams(seed, NODES).arrivals(days * DAY_US))
-    for workload, run_us in arrivals:
+    for workload, run_us in Teams(seed, NODES).arrivals(days * DAY_US):
         if workload.queue == MALLORY:
             continue
         play.until(workload.created_us)
         if mallory.chance.random() < 0.15:
             mallory.act()
-        play._left_us[workload.uid] = run_us
-        play.feed(ev.WorkloadSubmitted(play.now_us, workload))
+        play.submit(workload, run_us)
         play.turn()
         held = play.world.tenants.used_units(MALLORY).get(ACCELERATOR, 0)
         assert held <= 2 * own * UNIT

@@ -117,8 +117,9 @@ def test_e04_reclaim_from_an_elastic_gang() -> None:
     assert list(case.world.entries["lo/e"].held) == [0]
 
 
-def _e05(devices: int, *names: str) -> Case:
-    case = Case([node("n1", devices)], tree(queue("a", 1), queue("b")))
+def _e05(devices: int, *names: str, v3_stops_us: int = 0) -> Case:
+    queues = tree(queue("a", 1), queue("b"))
+    case = Case([node("n1", devices)], queues, stops_us={"b/v3": v3_stops_us})
     for minute, name in ((0, "v3"), (4, "v2"), (5, "v1")):
         case.to(minute)
         if name in names:
@@ -149,17 +150,7 @@ def test_e05_variant_a_nobody_may_go() -> None:
 
 
 def test_e05_variant_b_the_call_is_refused() -> None:
-    case = Case([node("n1", 3)], tree(queue("a", 1), queue("b")), stops_us={"b/v3": 30 * SECOND_US})
-    for minute, name in ((0, "v3"), (4, "v2"), (5, "v1")):
-        case.to(minute)
-        case.submit(work(f"b/{name}"))
-    case.happen(
-        ev.DisruptionBudgetSet(0, "one", 0, ("b/v1",)),
-        ev.DisruptionBudgetSet(0, "two", 1, ("b/v2",)),
-        ev.DisruptionBudgetSet(0, "three", 1, ("b/v2",)),
-    )
-    case.to(10)
-    case.submit(work("a/p"))
+    case = _e05(3, "v1", "v2", "v3", v3_stops_us=30 * SECOND_US)
     assert case.evicted == [("10:00", "b/v3", 10)]
     case._due.clear()
     case.happen(
