@@ -1,4 +1,4 @@
-"""Times at which something is due: what is looked at, changed and taken."""
+"""Times at which something is due: what is looked at and changed."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +9,6 @@ steps = st.lists(
     st.one_of(
         st.tuples(st.just("set"), st.sampled_from("abcdefgh"), st.integers(0, 30)),
         st.tuples(st.just("drop"), st.sampled_from("abcdefgh"), st.just(0)),
-        st.tuples(st.just("take"), st.just(""), st.integers(0, 30)),
         st.tuples(st.just("clear"), st.just(""), st.just(0)),
     ),
     max_size=300,
@@ -18,7 +17,7 @@ steps = st.lists(
 
 @given(steps)
 def test_they_are_what_a_plain_dictionary_says(steps: list[tuple[str, str, int]]) -> None:
-    """Looking never changes anything, and taking takes what is due."""
+    """Looking never changes anything."""
     deadlines, plain = Deadlines(), dict[str, int]()
     for what, key, at_us in steps:
         if what == "set":
@@ -27,14 +26,9 @@ def test_they_are_what_a_plain_dictionary_says(steps: list[tuple[str, str, int]]
         elif what == "drop":
             deadlines.drop(key)
             plain.pop(key, None)
-        elif what == "clear":
+        else:
             deadlines.clear()
             plain.clear()
-        else:
-            due = sorted((at, each) for each, at in plain.items() if at <= at_us)
-            assert deadlines.take(at_us) == due
-            for _, each in due:
-                del plain[each]
         for now_us in range(0, 31, 5):
             due = sorted((at, each) for each, at in plain.items() if at <= now_us)
             assert deadlines.due(now_us) == due

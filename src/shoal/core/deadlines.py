@@ -54,16 +54,6 @@ class Deadlines:
         self._forget_first()
         return min((at for at, _ in self._walk(now_us, FOR_EVER_US) if at > now_us), default=None)
 
-    def take(self, now_us: int) -> list[tuple[int, str]]:
-        """Return what is due at `now_us` or before, in order, and drop it."""
-        taken = []
-        self._forget_first()
-        while self._heap and self._heap[0][0] <= now_us:
-            taken.append(heappop(self._heap))
-            del self._at[taken[-1][1]]
-            self._forget_first()
-        return taken
-
     def _forget_first(self) -> None:
         while self._heap and not self._counts(self._heap[0]):
             heappop(self._heap)

@@ -1,6 +1,6 @@
 """Queues: the tenant tree, with what each of its nodes is granted."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -188,12 +188,3 @@ class QueueTree:
         while queue is not None and queue.parent:
             yield queue.parent
             queue = self.get(queue.parent)
-
-
-def total(quotas: Iterable[Quota]) -> dict[str, int]:
-    """Return the sum of quotas by accelerator, as written."""
-    summed: dict[str, int] = {}
-    for quota in quotas:
-        for accelerator, devices in quota:
-            summed[accelerator] = summed.get(accelerator, 0) + devices
-    return summed

@@ -51,7 +51,6 @@ class Reason(StrEnum):
     RESERVED = "reserved"
     PLACE_LOST = "place-lost"
     NOT_FREED = "not-freed"
-    PLACED_ELSEWHERE = "placed-elsewhere"
     TOO_MANY_EVICTIONS = "too-many-evictions"
     DEVICES_GONE = "devices-gone"
     MAXIMUM_RUN = "maximum-run"

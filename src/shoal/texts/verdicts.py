@@ -114,7 +114,6 @@ _ENGLISH: Mapping[Reason, _Words] = {
     Reason.RESERVED: _same("it waits for others to end", "until others have ended"),
     Reason.PLACE_LOST: _same("the place that was kept is gone", "place gone"),
     Reason.NOT_FREED: _same("the place that was kept was not freed", "place not freed"),
-    Reason.PLACED_ELSEWHERE: _same("a place was found elsewhere", "placed elsewhere"),
     Reason.TOO_MANY_EVICTIONS: _same(
         "too many were evicted within minutes; a person has to resume", "too many evictions"
     ),
@@ -163,7 +162,6 @@ _CHINESE: Mapping[Reason, _Words] = {
         Reason.RESERVED: ("等待其他任务结束", "等待其他任务结束"),
         Reason.PLACE_LOST: ("预留位置已消失", "预留位置已消失"),
         Reason.NOT_FREED: ("预留位置未能腾出", "预留位置未能腾出"),
-        Reason.PLACED_ELSEWHERE: ("已在别处放置", "已在别处放置"),
         Reason.TOO_MANY_EVICTIONS: ("驱逐过多，需人工恢复", "驱逐过多，需人工恢复"),
         Reason.DEVICES_GONE: ("设备大量消失，需人工恢复", "设备大量消失，需人工恢复"),
         Reason.MAXIMUM_RUN: ("已达到队列允许的最长运行时间", "达到最长运行时间"),
