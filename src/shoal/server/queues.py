@@ -26,7 +26,10 @@ class _Use:
     """What the work in each queue uses, with all that is below it."""
 
     def __init__(self, look: Look) -> None:
-        tree = look.tree
+        self.tree = tree = look.tree
+        self.scale = Scale.of(tree, look.standing.names)
+        self.promised = any(guaranteed(tree, root, self.scale) for root in tree.children(""))
+        """Whether anybody is guaranteed anything; where nobody is, nobody borrows."""
         on_device: dict[tuple[str, str, str], int] = defaultdict(int)
         self.running: Counter[str] = Counter()
         self.waiting: Counter[str] = Counter()
@@ -55,6 +58,13 @@ class _Use:
         self.units: dict[str, Counter[str]] = defaultdict(Counter)
         for (queue, accelerator, _), units in on_device.items():
             self.units[queue][accelerator] += min(units, UNIT)
+        self.lost_today_us: Counter[str] = Counter()
+        """What it lost by preemption within a day."""
+        evictions, now_us = look.world.evictions, look.standing.doors.now_us()
+        for name in evictions.lost:
+            lost_us = evictions.lost_today(name, now_us)
+            for above in tree.path(name):
+                self.lost_today_us[above] += lost_us
 
 
 def queue_views(look: Look) -> list[QueueView]:
@@ -64,11 +74,11 @@ def queue_views(look: Look) -> list[QueueView]:
     shares = fair_shares(look.world)
     leaves = {queue.name for queue in tree.leaves()}
     views = [
-        _view(look, use, queue, shares.get(queue.name, {}), leaf=queue.name in leaves)
+        _view(use, queue, shares.get(queue.name, {}), leaf=queue.name in leaves)
         for queue in _down(tree, "")
     ]
     unwritten = sorted(name for name in use.named if tree.get(name) is None)
-    views += [_view(look, use, Queue(name), None, leaf=True) for name in unwritten]
+    views += [_view(use, Queue(name), None, leaf=True) for name in unwritten]
     return views
 
 
@@ -80,16 +90,11 @@ def _down(tree: QueueTree, name: str) -> list[Queue]:
     return below
 
 
-def _view(
-    look: Look, use: _Use, queue: Queue, fair: Mapping[str, Fraction] | None, *, leaf: bool
-) -> QueueView:
+def _view(use: _Use, queue: Queue, fair: Mapping[str, Fraction] | None, *, leaf: bool) -> QueueView:
     """One queue; without a fair share where it is not written."""
-    tree, written = look.tree, fair is not None
-    # Where nobody is guaranteed anything, nobody borrows.
-    scale = Scale.of(tree, look.standing.names)
-    promised = written and any(guaranteed(tree, root, scale) for root in tree.children(""))
+    tree, written = use.tree, fair is not None
     units = use.units[queue.name]
-    granted = guaranteed(tree, queue, scale) if promised else None
+    granted = guaranteed(tree, queue, use.scale) if written and use.promised else None
     return QueueView(
         name=queue.name,
         parent=queue.parent or None,
@@ -99,7 +104,7 @@ def _view(
         leaf=leaf,
         weight=queue.weight,
         types=words(queue.types) if written else [],
-        quotas=_quotas(scale, units, use.kept[queue.name], granted, queue.limit),
+        quotas=_quotas(use.scale, units, use.kept[queue.name], granted, queue.limit),
         used=[
             AcceleratorUse(accelerator=each, devices=_devices(units[each]))
             for each in sorted(units)
@@ -113,18 +118,7 @@ def _view(
         running=use.running[queue.name],
         waiting=use.waiting[queue.name],
         waiting_devices=use.waiting_devices[queue.name],
-        lost_device_hours_today=round(_lost_today_us(look, queue) / HOUR_US, 2),
-    )
-
-
-def _lost_today_us(look: Look, queue: Queue) -> int:
-    """What the work of a queue, and of those below it, lost by preemption within a day."""
-    now_us = look.standing.doors.now_us()
-    evictions, tree = look.world.evictions, look.tree
-    return sum(
-        evictions.lost_today(name, now_us)
-        for name in sorted(evictions.lost)
-        if queue.name in tree.path(name)
+        lost_device_hours_today=round(use.lost_today_us[queue.name] / HOUR_US, 2),
     )
 
 
