@@ -20,6 +20,7 @@ from shoal.core.decisions import (
     Start,
     Wait,
     Warn,
+    workloads_of,
 )
 from shoal.core.world import State, World
 from shoal.loop.doors import Doors
@@ -93,15 +94,8 @@ def view_of(doors: Doors) -> View:
 
 def _uids(decision: Decision) -> tuple[str, ...]:
     """Return the workloads that a line about a decision names."""
-    match decision:
-        case Wait():
-            return decision.workloads[:1]
-        case Evict():
-            return (decision.workload, *decision.for_[:1])
-        case Freeze() | Warn():
-            return ()
-        case _:
-            return (decision.workload,)
+    for_ = decision.for_[:1] if isinstance(decision, Evict) else ()
+    return workloads_of(decision)[:1] + for_
 
 
 def _take_fleet(view: View, world: World, busy: dict[str, float]) -> None:

@@ -134,3 +134,14 @@ class Warn:
 
 
 Decision = Start | Retract | Reserve | GiveUp | Evict | Freeze | Refuse | Warn | Wait
+
+
+def workloads_of(decision: Decision) -> tuple[str, ...]:
+    """Return what a decision is about: several that wait, or one; none for fleet or queue."""
+    match decision:
+        case Wait():
+            return decision.workloads
+        case Freeze() | Warn():
+            return ()
+        case _:
+            return (decision.workload,)

@@ -14,7 +14,7 @@ from fastapi import APIRouter, Depends, FastAPI, Header, Path, Query, Request
 from fastapi.responses import Response, StreamingResponse
 from pydantic import Field
 
-from shoal.core.decisions import Evict, Freeze, Wait, Warn
+from shoal.core.decisions import Evict, workloads_of
 from shoal.loop.story import Life, Noted
 from shoal.server import models as m
 from shoal.server import problems
@@ -348,15 +348,8 @@ def list_decisions(
 
 def _uids(noted: Noted) -> tuple[str, ...]:
     """Whom a decision is about; an eviction also about whoever it is for."""
-    match noted.decision:
-        case Wait():
-            return noted.decision.workloads
-        case Freeze() | Warn():
-            return ()
-        case Evict():
-            return noted.decision.workload, *noted.decision.for_
-        case _:
-            return (noted.decision.workload,)
+    decision = noted.decision
+    return workloads_of(decision) + (decision.for_ if isinstance(decision, Evict) else ())
 
 
 @api.get(

@@ -2,7 +2,18 @@
 
 from collections.abc import Iterable, Sequence
 
-from shoal.core.decisions import Evict, Freeze, GiveUp, Refuse, Reserve, Retract, Start, Wait, Warn
+from shoal.core.decisions import (
+    Evict,
+    Freeze,
+    GiveUp,
+    Refuse,
+    Reserve,
+    Retract,
+    Start,
+    Wait,
+    Warn,
+    workloads_of,
+)
 from shoal.core.world import Entry, State
 from shoal.loop.story import Life, Noted
 from shoal.model.modes import Cap
@@ -253,13 +264,6 @@ def pool_views(look: Look) -> list[PoolView]:
 def decision_view(look: Look, noted: Noted) -> DecisionView:
     """One decision."""
     decision = noted.decision
-    match decision:
-        case Wait():
-            uids = decision.workloads
-        case Freeze() | Warn():
-            uids = ()
-        case _:
-            uids = (decision.workload,)
     placements = decision.placements if isinstance(decision, Start | Reserve) else ()
     eviction = eviction_view(look, noted.at_us, decision) if isinstance(decision, Evict) else None
     return DecisionView(
@@ -267,7 +271,7 @@ def decision_view(look: Look, noted: Noted) -> DecisionView:
         at=moment(noted.at_us),
         kind="give-up" if isinstance(decision, GiveUp) else type(decision).__name__.lower(),
         key=decision.key,
-        workloads=[workload_name(look, uid) for uid in uids],
+        workloads=[workload_name(look, uid) for uid in workloads_of(decision)],
         workload_count=noted.workloads,
         reason=decision.reason.value,
         text=decision_text(look, noted),
