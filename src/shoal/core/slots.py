@@ -124,12 +124,7 @@ class Slots:
         row = self._fleet.row_of.get(node)
         if row is None or min(before, before + sign) > 0:
             return
-        number = key[0]
-        if row >= len(accounts[number]):
-            grown = self._rows()
-            grown[: len(accounts[number])] = accounts[number]
-            accounts[number] = grown
-        accounts[number][row] += sign
+        self._fit(accounts, key[0])[row] += sign
 
     # What is promised -------------------------------------------------------------------------
 
