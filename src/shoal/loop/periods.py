@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from shoal.core.cycle import earliest
 from shoal.core.events import PeriodBegan
 from shoal.core.world import World
 from shoal.model.queue import Period
@@ -51,13 +52,12 @@ def look_again_us(world: World) -> int | None:
     Everything that was due when the latest event happened has been decided upon.
     """
     since_us = world.tenants.now_us
-    found = (
+    return earliest(
         world.waiting.next_us(),
         None if world.evictions.frozen else world.limits.running.after(since_us),
         world.limits.waiting.after(since_us),
         world.spending.after(since_us),
     )
-    return min((at_us for at_us in found if at_us is not None), default=None)
 
 
 def is_time(world: World, now_us: int) -> bool:

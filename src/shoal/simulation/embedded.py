@@ -11,6 +11,7 @@ from heapq import heappop, heappush
 
 from shoal.bounds.prices import prices
 from shoal.core import events as ev
+from shoal.core.cycle import earliest
 from shoal.core.decisions import Decision, Evict, Start
 from shoal.core.demand import ONE_ARRIVAL
 from shoal.core.world import Entry, State, World
@@ -187,9 +188,8 @@ class Embedded:
 
     def next_due_us(self) -> int | None:
         """Return when the next thing happens, or may be decided by time alone; None: never."""
-        times = [self._due[0][0]] if self._due else []
-        decides_us = look_again_us(self._world) if self._story.acts else None
-        return min([*times, decides_us] if decides_us is not None else times, default=None)
+        due_us = self._due[0][0] if self._due else None
+        return earliest(due_us, look_again_us(self._world) if self._story.acts else None)
 
     def due(self, now_us: int) -> Iterator[ev.Event]:
         """Yield what happens up to `now_us`, in order; each is applied before the next is asked."""

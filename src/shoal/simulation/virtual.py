@@ -6,6 +6,7 @@ It is one of the worlds that the loop serves; the loop and the core are those of
 from heapq import heappop, heappush
 
 from shoal.bounds.prices import prices
+from shoal.core.cycle import earliest
 from shoal.core.decisions import Decision, Evict, Start
 from shoal.core.defragment import Move, propose
 from shoal.core.demand import ONE_ARRIVAL
@@ -102,6 +103,4 @@ class VirtualTime:
         return tuple(decided)
 
     def _next_us(self) -> int | None:
-        times = [self._due[0][0]] if self._due else []
-        decides_us = look_again_us(self.world)
-        return min([*times, decides_us] if decides_us is not None else times, default=None)
+        return earliest(self._due[0][0] if self._due else None, look_again_us(self.world))
