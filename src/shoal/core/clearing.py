@@ -20,7 +20,7 @@ from shoal.core.quota import Broken, place_and_charge, without
 from shoal.core.rights import borrowing_queues, borrows, has_right, lent_together, within
 from shoal.core.ruled_out import wants
 from shoal.core.shape import Shape
-from shoal.core.victims import Cost, Victim, protection, total, victims_of
+from shoal.core.victims import Cost, Victim, evictable_from_us, total, victims_of
 from shoal.core.world import World
 from shoal.model.workload import Placement
 
@@ -205,7 +205,7 @@ class Clearing:
         later: dict[int, Cost] = {}
 
         def consider(entry: Entry, lender: str | None) -> None:
-            from_us = protection(world, entry, lender, at_us).from_us
+            from_us = evictable_from_us(world, entry, lender, at_us)
             if from_us is None or world.evictions.allowed(entry.workload.uid) == 0:
                 return
             victims = [v for v in self._of(entry, at_us) if accelerator in v.accelerators]

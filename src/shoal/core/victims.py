@@ -63,16 +63,6 @@ class Victim:
         return self.cost, self.uid, -self.pods[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Protection:
-    """When a workload may be evicted for an asker: never (None), or from then on."""
-
-    from_us: int | None
-
-
-NEVER = Protection(None)
-
-
 def victims_of(world: World, entry: Entry, now_us: int) -> tuple[Victim, ...]:
     """Return what a workload could be taken apart into, whatever protects it."""
     if entry.workload.type is WorkloadType.NOTEBOOK:
@@ -125,8 +115,8 @@ def lost_device_us(cost: Cost) -> int:
     return -(-cost.lost // UNIT)
 
 
-def protection(world: World, entry: Entry, lender: str | None, now_us: int) -> Protection:
-    """Return from when on a workload may be evicted, as far as time and its owner say.
+def evictable_from_us(world: World, entry: Entry, lender: str | None, now_us: int) -> int | None:
+    """Return from when on a workload may be evicted, as far as time and its owner say; None: never.
 
     `lender` is the queue that wants its guarantee back; None for a preemption, to which the bounds
     of eviction apply as well. Work past the end that it declared has no minimum run. On borrowed
@@ -137,10 +127,10 @@ def protection(world: World, entry: Entry, lender: str | None, now_us: int) -> P
     tenants = world.tenants
     queue = tenants.tree.get(workload.queue)
     if not workload.recreated or queue is None:
-        return NEVER
+        return None
     bounded_us = now_us if lender is not None else _bounded_until_us(world, entry, now_us)
     if bounded_us is None:
-        return NEVER
+        return None
     run_us = tenants.inherited(queue, "minimum_run_us") or 0
     if workload.run_us is not None:
         run_us = min(run_us, workload.run_us + 1)
@@ -150,7 +140,7 @@ def protection(world: World, entry: Entry, lender: str | None, now_us: int) -> P
         run_us = min(run_us, max(0, within_us - tenants.grace_us(workload)))
     began_us = [entry.started[pod] for pod in entry.held if pod in entry.started]
     from_us = min(began_us) + run_us if began_us else now_us
-    return Protection(from_us if bounded_us <= now_us else max(from_us, bounded_us))
+    return from_us if bounded_us <= now_us else max(from_us, bounded_us)
 
 
 def _bounded_until_us(world: World, entry: Entry, now_us: int) -> int | None:
