@@ -6,7 +6,6 @@ import pytest
 
 from shoal.model.verdict import Reason
 from shoal.texts.evictions import (
-    HOUR_US,
     EvictionSaid,
     KeptSaid,
     eviction_text,
@@ -21,6 +20,7 @@ from shoal.texts.evictions import (
     not_while_frozen_text,
 )
 from shoal.texts.language import Language
+from shoal.texts.verdicts import HOUR_US
 
 EN, ZH = Language.ENGLISH, Language.CHINESE
 SAID = EvictionSaid(

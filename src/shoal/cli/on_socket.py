@@ -11,7 +11,7 @@ from shoal.cli.errors import CannotError
 from shoal.cli.output import Column, Form, Listing, cell, cells_wide, plain, show_object
 from shoal.cli.where import Wanted
 from shoal.texts.language import Language
-from shoal.texts.screens import duration_text, ordinal, screen_text, word
+from shoal.texts.screens import counted_text, duration_text, ordinal, screen_text, word
 
 T = TypeVar("T")
 
@@ -287,7 +287,7 @@ def queue_columns(language: Language, *, indent: bool = False) -> Sequence[Colum
     def waiting(row: Json) -> str:
         if not row["waiting"]:
             return "0"
-        return f"{row['waiting']:,} ({devices_text(row['waiting_devices'], language)})"
+        return f"{row['waiting']:,} ({counted_text(row['waiting_devices'], language)})"
 
     def lost_today(row: Json) -> str:
         hours = row["lost_device_hours_today"]
@@ -395,17 +395,10 @@ def _heading(answer: Json, language: Language) -> str:
 
 
 def _size(row: Json, language: Language) -> str:
-    devices = devices_text(row["devices"], language)
+    devices = counted_text(row["devices"], language)
     if row["pods"] == 1:
         return devices
     return screen_text("pods", language, devices=devices, pods=row["pods"])
-
-
-def devices_text(number: float, language: Language) -> str:
-    """A number of devices in words."""
-    if number == 1:
-        return screen_text("devices-one", language)
-    return screen_text("devices", language, n=cell(number))
 
 
 def _labelled(label: str, text: str, language: Language) -> str:
@@ -458,7 +451,7 @@ def _holder(row: Json, language: Language) -> str:
         "holder",
         language,
         name=_by_namespace(row),
-        devices=devices_text(row["devices"], language),
+        devices=counted_text(row["devices"], language),
         nodes=shown,
         type=word(row["type"], language),
         since=since,

@@ -14,7 +14,7 @@ from cyclopts import Parameter
 
 from shoal.cli.errors import UsageError
 from shoal.texts.language import Language
-from shoal.texts.screens import word
+from shoal.texts.screens import number_text, word
 
 Form = Literal["table", "wide", "json", "yaml", "name"]
 Row = dict[str, Any]
@@ -201,7 +201,7 @@ def cell(value: object) -> str:
     if isinstance(value, list | tuple):
         return ",".join(str(each) for each in value) or "-"
     if isinstance(value, float):
-        return f"{value:,.2f}".rstrip("0").rstrip(".")
+        return number_text(value)
     if isinstance(value, int):
         return f"{value:,}"
     return plain(str(value)) if value not in (None, "") else "-"

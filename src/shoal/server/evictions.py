@@ -16,7 +16,6 @@ from shoal.server.models import (
 from shoal.server.standing import Look, id_of, moment, moment_or_none, pods_of
 from shoal.texts.answers import nodes_text
 from shoal.texts.evictions import (
-    HOUR_US,
     EvictionSaid,
     KeptSaid,
     eviction_text,
@@ -25,6 +24,7 @@ from shoal.texts.evictions import (
     keeps_text,
     kept_text,
 )
+from shoal.texts.verdicts import HOUR_US
 
 
 def workload_name(look: Look, uid: str) -> WorkloadName:

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from shoal.loop.metrics import SECONDS, Histogram
 from shoal.server.standing import Standing
 from shoal.server.views import count_accelerators, present_nodes
-from shoal.texts.evictions import HOUR_US
+from shoal.texts.verdicts import HOUR_US
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

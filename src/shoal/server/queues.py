@@ -16,7 +16,7 @@ from shoal.objects.quotas import Scale
 from shoal.objects.tree import guaranteed
 from shoal.server.models import AcceleratorUse, QueueView, QuotaView, words
 from shoal.server.standing import Look, devices_of
-from shoal.texts.evictions import HOUR_US
+from shoal.texts.verdicts import HOUR_US
 
 GONE = "unknown"
 """The accelerator of a device whose node is gone."""

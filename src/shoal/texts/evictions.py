@@ -6,10 +6,8 @@ from typing import Final
 
 from shoal.model.verdict import Reason
 from shoal.texts.language import Language
-from shoal.texts.screens import duration_text, screen_text
-from shoal.texts.verdicts import reason_label
-
-HOUR_US: Final = 3_600_000_000
+from shoal.texts.screens import counted_text, duration_text, number_text
+from shoal.texts.verdicts import HOUR_US, reason_label
 
 _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
     Language.ENGLISH: {
@@ -207,8 +205,7 @@ def names_text(names: Sequence[str], language: Language = Language.ENGLISH) -> s
 
 def hours_text(lost_us: int) -> str:
     """Return device microseconds as device hours, to the hundredth, rounded up."""
-    hundredths = -(-lost_us * 100 // HOUR_US)
-    return f"{hundredths / 100:,.2f}".rstrip("0").rstrip(".")
+    return number_text(-(-lost_us * 100 // HOUR_US) / 100)
 
 
 def eviction_text(
@@ -300,8 +297,7 @@ def kept_for_text(
 ) -> str:
     """Return for whom free devices are kept."""
     key = f"kept-for-{reason.value}" if reason in _FREEING else "kept-for"
-    number = f"{devices:,.2f}".rstrip("0").rstrip(".")
-    counted = screen_text("devices-one" if devices == 1 else "devices", language, n=number)
+    counted = counted_text(devices, language)
     return _SENTENCES[language][key].format(name=name, queue=queue, devices=counted, nodes=nodes)
 
 

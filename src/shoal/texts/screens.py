@@ -173,6 +173,17 @@ def screen_text(key: str, language: Language = Language.ENGLISH, **words: str | 
     return _SENTENCES[language][key].format(**words)
 
 
+def number_text(number: float) -> str:
+    """Return a number to the hundredth, without needless zeros."""
+    return f"{number:,.2f}".rstrip("0").rstrip(".")
+
+
+def counted_text(devices: float, language: Language = Language.ENGLISH) -> str:
+    """Return a number of devices in words."""
+    key = "devices-one" if devices == 1 else "devices"
+    return screen_text(key, language, n=number_text(devices))
+
+
 def duration_text(seconds: float) -> str:
     """Return a time span as its two largest units, such as `2h10m`; both languages write it so."""
     left = max(0, int(seconds))
