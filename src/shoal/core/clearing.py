@@ -101,9 +101,9 @@ class Clearing:
         for accelerator, shapes in self._choices(wanted):
             later = self._candidates(entry, accelerator, self._now_us).later
             at_us = max((each for each in later if each < end_us), default=None)
-            found = None if at_us is None else self._candidates(entry, accelerator, at_us)
-            if found is None or not found.victims:
+            if at_us is None:
                 continue
+            found = self._candidates(entry, accelerator, at_us)
             if self._search(entry, shapes, found.victims) is not None:
                 return True
         return False
@@ -111,24 +111,23 @@ class Clearing:
     def _cheapest(self, entry: Entry, wanted: tuple[Shape, ...]) -> Room | NoRoom:
         world = self._world
         best: Room | None = None
-        hungry, times_us = False, list[int]()
+        hungry = False
         patient: list[tuple[int, str, tuple[Shape, ...], Cost]] = []
         for accelerator, shapes in self._choices(wanted):
             self._lent_together = False
             found = self._candidates(entry, accelerator, self._now_us)
             hungry |= found.hungry
-            times_us += found.later
             patient += [(at_us, accelerator, shapes, cost) for at_us, cost in found.later.items()]
-            room = self._search(entry, shapes, found.victims) if found.victims else None
+            room = self._search(entry, shapes, found.victims)
             if room is None and world.tenants.slots.promises:
                 self._lent_together = True
                 found = self._candidates(entry, accelerator, self._now_us)
-                room = self._search(entry, shapes, found.victims) if found.victims else None
+                room = self._search(entry, shapes, found.victims)
             if room is not None and (best is None or room.cost < best.cost):
                 best = room
         if best is not None and self._is_cheaper_later(entry, best, patient):
             best = None
-        return best or NoRoom(hungry, min(times_us, default=None))
+        return best or NoRoom(hungry, min((at_us for at_us, *_ in patient), default=None))
 
     def _choices(self, wanted: tuple[Shape, ...]) -> Iterator[tuple[str, tuple[Shape, ...]]]:
         """Yield each accelerator that would do, and the shapes of a workload that has no other."""
@@ -185,7 +184,7 @@ class Clearing:
         worth.sort(key=lambda time: time[:2])
         for at_us, accelerator, shapes, _ in worth[:TIMES_LOOKED_AT]:
             found = self._candidates(asker, accelerator, at_us)
-            later = self._search(asker, shapes, found.victims) if found.victims else None
+            later = self._search(asker, shapes, found.victims)
             if later is not None and later.cost < room.cost:
                 return True
         return False
@@ -269,6 +268,8 @@ class Clearing:
     def _search(
         self, asker: Entry, shapes: tuple[Shape, ...], candidates: list[Victim]
     ) -> Room | None:
+        if not candidates:
+            return None
         if next(self._goers(), None) is not None:
             placements = self._attempt(asker, shapes, ())
             if placements is not None:  # where others go already
@@ -389,40 +390,39 @@ class Clearing:
         """
         world, tenants = self._world, self._world.tenants
         charged = tenants.speculated
-        queue = asker.workload.queue
         try:
             for victim in sorted(victims, key=lambda victim: victim.units):
-                entry = victim.entry
-                from_queue = entry.workload.queue
-                borrowed = borrows(tenants, from_queue, queue, victim.accelerators)
-                if from_queue != queue and not (
-                    borrowed or self._lent(entry, queue, victim.accelerators)
-                ):
+                if not self._may_take(asker, victim):
                     return False
+                entry = victim.entry
                 for pod in victim.pods:
                     world.charge(entry, pod, entry.charges[pod], -1)
         finally:
             tenants.undo(charged)
         return True
 
+    def _may_take(self, asker: Entry, victim: Victim) -> bool:
+        """Return whether a workload may take from a victim's queue, as the accounts are now."""
+        entry, queue, names = victim.entry, asker.workload.queue, victim.accelerators
+        holder = entry.workload.queue
+        return (
+            holder == queue
+            or borrows(self._world.tenants, holder, queue, names)
+            or self._lent(entry, queue, names)
+        )
+
     def _together(self, asker: Entry, candidates: Sequence[Victim]) -> list[Victim]:
         """Return as many as may go together, the first ones first."""
         world, tenants = self._world, self._world.tenants
         charged = tenants.speculated
-        queue = asker.workload.queue
         together: list[Victim] = []
         count = Count(self._losses, asker)
         gone: set[tuple[str, int]] = set()
         try:
             for victim in candidates:
-                entry = victim.entry
-                from_queue = entry.workload.queue
-                if (
-                    from_queue == queue
-                    or borrows(tenants, from_queue, queue, victim.accelerators)
-                    or self._lent(entry, queue, victim.accelerators)
-                ) and count.add(victim):
+                if self._may_take(asker, victim) and count.add(victim):
                     together.append(victim)
+                    entry = victim.entry
                     for pod in victim.pods:
                         if (victim.uid, pod) not in gone:
                             gone.add((victim.uid, pod))
