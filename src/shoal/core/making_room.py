@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from shoal.core.board import Board
 from shoal.core.budget import Budget
-from shoal.core.charges import charges_of
 from shoal.core.clearing import Clearing, NoRoom, Room
 from shoal.core.decisions import Evict, Freeze, Reserve
 from shoal.core.entry import Entry
@@ -79,15 +78,14 @@ class MakingRoom:
         reason = Reason.PREEMPTION if queues == {entry.workload.queue} else Reason.RECLAIM
         for victim in room.victims:
             self._evict(victim, entry, exact=room.exact)
+        charged_for = world.charges_in(entry, room.placements)
         for placement in room.placements:
-            request = entry.request_of(placement.pod)
-            world.fleet.take(request, placement)
-            world.charge(entry, placement.pod, charges_of(world.fleet, request, placement), 1)
+            world.fleet.take(entry.request_of(placement.pod), placement)
+            world.charge(entry, placement.pod, charged_for[placement.pod], 1)
         promise(world, entry, room.placements)
         key = f"reserve/{uid}/{entry.attempt + 1}/{self._now_us}"
         borrowed = world.borrowed(entry, room.placements)
-        for placement in room.placements:
-            charges = charges_of(world.fleet, entry.request_of(placement.pod), placement)
+        for charges in charged_for.values():
             world.tenants.pin(entry.workload.queue, charges, borrowed, 1)
         return Reserve(key, uid, room.placements, None, evicted, reason, borrowed)
 

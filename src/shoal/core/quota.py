@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from shoal.core.board import Board
 from shoal.core.budget import Budget
-from shoal.core.charges import charges_of, least_units
+from shoal.core.charges import Charge, least_units
 from shoal.core.placement import NoPlace, place
 from shoal.core.ruled_out import ruled_out, wants
 from shoal.core.shape import Shape
@@ -184,12 +184,10 @@ def _place(
     found = place(fleet, board, workload, shapes, refused, budget, needed_only=needed_only)
     broken: Broken | None = None
     if not isinstance(found, NoPlace) and tenants.tree.queues:
-        asked: Counter[str] = Counter()
-        for placement in found:
-            charges = charges_of(fleet, entry.request_of(placement.pod), placement)
-            for charge in charges:
-                asked[charge.accelerator] += charge.units
-            world.charge(entry, placement.pod, charges, 1)
+        charged_for = world.charges_in(entry, found)
+        asked = _units(charged_for.values())
+        for pod, charges in charged_for.items():
+            world.charge(entry, pod, charges, 1)
         over = tenants.over_quota(workload.queue, asked, returnable=world.returnable(workload))
         if over is not None:
             broken = Broken(over, tenants.dearest(over, asked))
@@ -197,8 +195,7 @@ def _place(
             broken = Broken(spent.over, (spent.accelerator,), spent.again_us)
         elif tenants.slots.promises:
             borrowed = tenants.borrowed(workload, asked)
-            for placement in found:
-                charges = charges_of(fleet, entry.request_of(placement.pod), placement)
+            for charges in charged_for.values():
                 tenants.pin(workload.queue, charges, borrowed, 1)
             over = tenants.over_slots(missing, asked)
             broken = None if over is None else Broken(over, tuple(sorted(asked)))
@@ -212,9 +209,14 @@ def _place(
 
 def units_of(world: World, entry: Entry, placements: Iterable[Placement]) -> Counter[str]:
     """Return what a workload is charged in these places, by accelerator."""
+    return _units(world.charges_in(entry, placements).values())
+
+
+def _units(charged: Iterable[tuple[Charge, ...]]) -> Counter[str]:
+    """Return charges together, by accelerator."""
     units: Counter[str] = Counter()
-    for placement in placements:
-        for charge in charges_of(world.fleet, entry.request_of(placement.pod), placement):
+    for charges in charged:
+        for charge in charges:
             units[charge.accelerator] += charge.units
     return units
 

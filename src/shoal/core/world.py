@@ -178,12 +178,15 @@ class World:
         """Return for how many queues what is charged for these places is borrowed."""
         if not self.tenants.tree.queues:
             return self.tenants.borrowed(entry.workload, {})
-        names = {
-            charge.accelerator: None
-            for placement in placements
-            for charge in charges_of(self.fleet, entry.request_of(placement.pod), placement)
-        }
+        charges = self.charges_in(entry, placements).values()
+        names = {charge.accelerator: None for each in charges for charge in each}
         return self.tenants.borrowed(entry.workload, names)
+
+    def charges_in(
+        self, entry: Entry, placements: Iterable[Placement]
+    ) -> dict[int, tuple[Charge, ...]]:
+        """Return what each pod of a workload is charged in these places, by its number."""
+        return {p.pod: charges_of(self.fleet, entry.request_of(p.pod), p) for p in placements}
 
     def begins(self, entry: Entry, borrowed: int) -> None:
         """Note for how many queues what a workload holds, or is kept for it, is borrowed."""
