@@ -23,6 +23,7 @@ from shoal.loop.records import Item, Record, RecordingError, SnapshotEnds, decod
 from shoal.loop.replay import replay
 from shoal.loop.replica import Replica, restored
 from shoal.loop.story import Acting, Stopping
+from shoal.model.queue import Queue, QueueTree
 from tests.core.build import SEED, policy
 from tests.loop.day import Day, Nobody
 
@@ -283,3 +284,10 @@ def test_a_recording_goes_on_where_it_was_left(tmp_path: Path) -> None:
 def test_every_record_reads_back(day: Day) -> None:
     records: list[Record] = [*day.recorded, *day.recorder.story.snapshot(5), SnapshotEnds(5, 7)]
     assert list(decode(b"".join(map(encode, records)))) == records
+
+
+def test_a_queue_is_recorded_once() -> None:
+    tree = QueueTree((Queue("company"), Queue("lab", "company")))
+    assert [each.name for each in tree.children("company")] == ["lab"]
+    assert tree.get("lab") is not None
+    assert encode(ev.QueuesSet(0, tree)).count(b"lab") == 1

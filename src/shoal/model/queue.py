@@ -1,8 +1,9 @@
 """Queues: the tenant tree, with what each of its nodes is granted."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import Final
 
 from shoal.model.selector import Selector
@@ -144,7 +145,7 @@ class Queue:
     closing: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class QueueTree:
     """All queues, which form one tree; parents stand before their children.
 
@@ -160,10 +161,18 @@ class QueueTree:
     rates: tuple[tuple[str, int], ...] = ()
     prices_micro: tuple[tuple[str, int], ...] = ()
     currency: str = ""
-    _by_name: Mapping[str, Queue] = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_by_name", {queue.name: queue for queue in self.queues})
+    @cached_property
+    def _by_name(self) -> Mapping[str, Queue]:
+        # No field, as fields are recorded.
+        return {queue.name: queue for queue in self.queues}
+
+    @cached_property
+    def _below(self) -> Mapping[str, list[Queue]]:
+        below: dict[str, list[Queue]] = {}
+        for queue in self.queues:
+            below.setdefault(queue.parent, []).append(queue)
+        return below
 
     def get(self, name: str) -> Queue | None:
         """Return the queue of that name."""
@@ -171,12 +180,11 @@ class QueueTree:
 
     def children(self, name: str) -> tuple[Queue, ...]:
         """Return the queues right below one; below the empty name stands the root."""
-        return tuple(queue for queue in self.queues if queue.parent == name)
+        return tuple(self._below.get(name, ()))
 
     def leaves(self) -> tuple[Queue, ...]:
         """Return the queues that work can wait in."""
-        parents = {queue.parent for queue in self.queues}
-        return tuple(queue for queue in self.queues if queue.name not in parents)
+        return tuple(queue for queue in self.queues if queue.name not in self._below)
 
     def path(self, name: str) -> tuple[str, ...]:
         """Return the names from the root down to a queue; a name that is unknown stands alone."""
