@@ -8,8 +8,8 @@ from shoal.model.meaning import Inside
 from shoal.model.queue import UNITS, Queue, QueueTree, Quota
 from shoal.objects.files import BadObjectsError
 from shoal.objects.meaning import closing_kept, meaning
-from shoal.objects.quotas import Scale, names_of
-from shoal.objects.tree import guaranteed, resolved
+from shoal.objects.quotas import Scale, guaranteed, names_of
+from shoal.objects.tree import resolved
 from shoal.texts.language import Language
 from shoal.texts.meanings import meaning_text
 from tests.objects.written import CATALOG, queue, read

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.model.queue import UNITS, Queue, QueueTree, Quota
-from shoal.objects.quotas import Scale, names_of, thousandths
-from shoal.objects.tree import guaranteed, resolved, words_of
+from shoal.objects.quotas import Scale, guaranteed, names_of, thousandths
+from shoal.objects.tree import resolved, words_of
 from tests.objects.written import CATALOG, problems, queue, read
 
 NAMES = names_of(CATALOG)

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from shoal.model.fractions import RATE_ONE
-from shoal.model.queue import UNITS, Priority, Queue, Quota
+from shoal.model.queue import UNITS, Priority, Queue, QueueTree, Quota
 from shoal.model.workload import WorkloadType
 from shoal.objects.budgets import Prices, check_prices
 from shoal.objects.durations import duration_text
 from shoal.objects.forms import Source
-from shoal.objects.quotas import Part, Scale
+from shoal.objects.quotas import Part, Scale, guaranteed
 
 Protection = Mapping[str, tuple[int, str]]
 """The bounds of evictions that hold: each by its name, with the queue that wrote it."""
@@ -63,39 +63,38 @@ class Grants:
         self._sources = sources
         self._scale = scale
         self._prices = prices
-        self._children: dict[str, list[str]] = {}
-        for name, queue in queues.items():
-            self._children.setdefault(queue.parent, []).append(name)
+        self._tree = QueueTree(tuple(queues.values()))
+        """The same, in the order in which they are written."""
 
     def queues(self) -> tuple[Queue, ...]:
         """The queues from the root down, with what they have from those above them."""
         ordered: list[Queue] = []
-        pending = list(self._children[""])
+        pending = list(self._tree.children(""))
         granted = {"": _Granted()}
         while pending:
-            name = pending.pop(0)
-            queue, above = self._queues[name], granted[self._queues[name].parent]
+            queue = pending.pop(0)
+            above, children = granted[queue.parent], self._tree.children(queue.name)
             mine = _Granted(
                 self._types(queue, above.types),
                 self._priorities(queue, above.priorities),
                 self._protection(queue, above.protection),
             )
-            granted[name] = mine
+            granted[queue.name] = mine
             ordered.append(replace(queue, types=mine.types, priorities=mine.priorities))
             self._check_guarantees(queue)
             self._check_limit(queue)
             self._check_shares(queue)
             self._check_placeable(queue)
             self._check_prices(queue)
-            if queue.namespaces is not None and name in self._children:
-                below = ", ".join(self._children[name])
+            if queue.namespaces is not None and children:
+                below = ", ".join(child.name for child in children)
                 self._complain(
                     queue,
                     "namespaces",
-                    f"work waits in leaves of the tree, and {name} is above {below}; write"
+                    f"work waits in leaves of the tree, and {queue.name} is above {below}; write"
                     " namespaces there",
                 )
-            pending += self._children.get(name, ())
+            pending += children
         return tuple(ordered)
 
     def _complain(self, queue: Queue, field: str, sentence: str, *deeper: str) -> None:
@@ -178,20 +177,16 @@ class Grants:
     # Devices ------------------------------------------------------------------------------------
 
     def _guaranteed(self, queue: Queue) -> Quota:
-        """What a queue is guaranteed: as written, or else what its children are together."""
-        if queue.guarantee is not None:
-            return queue.guarantee
-        below = (self._queues[name] for name in self._children.get(queue.name, ()))
-        return self._scale.together(self._guaranteed(each) for each in below)
+        return guaranteed(self._tree, queue, self._scale)
 
     def _check_guarantees(self, queue: Queue) -> None:
         """Note where the children of a queue are guaranteed more than it is."""
         if queue.guarantee is None:
             return
         parts = [
-            (child, word, count)
-            for child in self._children.get(queue.name, ())
-            for word, count in self._guaranteed(self._queues[child])
+            (child.name, word, count)
+            for child in self._tree.children(queue.name)
+            for word, count in self._guaranteed(child)
             if count
         ]
         kept = [part for part in parts if self._is_passed_on(queue, queue.guarantee, part)]
@@ -241,9 +236,9 @@ class Grants:
 
     def _check_limit(self, queue: Queue) -> None:
         """Note where a queue may use less than it, or what is below it, is guaranteed."""
-        guaranteed = self._guaranteed(queue)
+        promised = self._guaranteed(queue)
         for word, limit in queue.limit:
-            within = self._parts(guaranteed, word)
+            within = self._parts(promised, word)
             cost = self._scale.cost(word, within)
             if cost > limit * RATE_ONE:
                 least = -(-cost // RATE_ONE)
@@ -257,10 +252,10 @@ class Grants:
 
     def _check_shares(self, queue: Queue) -> None:
         """Note where what is borrowed or lent cannot be told from what is guaranteed."""
-        guaranteed = self._guaranteed(queue)
+        promised = self._guaranteed(queue)
         for share, quota in (("borrow", queue.borrow), ("lend", queue.lend)):
             for word, _ in quota:
-                for other, _ in guaranteed:
+                for other, _ in promised:
                     if self._scale.overlap(word, other) and not self._scale.covers(word, other):
                         self._complain(
                             queue,
@@ -270,7 +265,7 @@ class Grants:
                             word,
                         )
         for word, lent in queue.lend:
-            within = self._parts(guaranteed, word)
+            within = self._parts(promised, word)
             cost = self._scale.cost(word, within)
             if lent * RATE_ONE > cost:
                 self._complain(
@@ -280,13 +275,13 @@ class Grants:
                     f" {cost // RATE_ONE:,} or raise the guarantee"
                     if within
                     else f"{queue.name} is guaranteed no {word} that it could lend; it has"
-                    f" {_shown(guaranteed)}",
+                    f" {_shown(promised)}",
                     word,
                 )
 
     def _check_placeable(self, queue: Queue) -> None:
         """Note what cannot lie on one node, or is not guaranteed."""
-        guaranteed = self._guaranteed(queue)
+        promised = self._guaranteed(queue)
         for word, count in queue.placeable:
             if word == UNITS:
                 said = "devices lie on nodes, and units do not; write an accelerator"
@@ -294,14 +289,14 @@ class Grants:
                 continue
             same = [
                 devices
-                for other, devices in guaranteed
+                for other, devices in promised
                 if other != UNITS and self._scale.behind(other) == self._scale.behind(word)
             ]
             if not same:
                 self._complain(
                     queue,
                     "placeable",
-                    f"{queue.name} is not guaranteed {word}, only {_shown(guaranteed)}; write a"
+                    f"{queue.name} is not guaranteed {word}, only {_shown(promised)}; write a"
                     " guarantee of the same word",
                     word,
                 )

@@ -30,8 +30,7 @@ from shoal.model.meaning import (
 )
 from shoal.model.pool import Pool
 from shoal.model.queue import UNITS, Queue, QueueTree, Quota
-from shoal.objects.quotas import Names, Scale
-from shoal.objects.tree import guaranteed
+from shoal.objects.quotas import Names, Scale, guaranteed
 
 InsideOf = Mapping[str, Inside]
 """The work in each queue by its name; queues without work may be left out."""
@@ -219,9 +218,6 @@ class _Books:
         self.scale = Scale.of(tree, names)
         self._tree = tree
         self._inside = inside
-        self._children: dict[str, list[Queue]] = {}
-        for queue in tree.queues:
-            self._children.setdefault(queue.parent, []).append(queue)
         self._units: dict[str, dict[str, int]] = {queue.name: {} for queue in tree.queues}
         self._fixed: dict[str, dict[str, int]] = {queue.name: {} for queue in tree.queues}
         for name, here in inside.items():
@@ -278,7 +274,7 @@ class _Books:
             return known
         here = self._inside.get(queue.name, _EMPTY)
         needed = self.scale.counted(here.fixed_units, word)
-        for child in self._children.get(queue.name, ()):
+        for child in self._tree.children(queue.name):
             promised = {w: n for w, n in self._guaranteed(child) if self.scale.overlap(word, w)}
             for accelerator in self._fixed[child.name]:
                 counts = self._known((word,), accelerator)

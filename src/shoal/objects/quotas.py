@@ -11,7 +11,7 @@ from itertools import combinations
 
 from shoal.catalog.catalog import Catalog
 from shoal.model.fractions import RATE_ONE
-from shoal.model.queue import UNITS, QueueTree, Quota
+from shoal.model.queue import UNITS, Queue, QueueTree, Quota
 
 Names = Mapping[str, frozenset[str]]
 """The accelerators behind each word of the catalogue: a name, a group, or `units`."""
@@ -129,6 +129,13 @@ class Scale:
     def core_word(self, word: str) -> str:
         """What the core calls a word."""
         return UNITS if word == UNITS else "|".join(sorted(self.behind(word)))
+
+
+def guaranteed(tree: QueueTree, queue: Queue, scale: Scale) -> Quota:
+    """What a queue is guaranteed: as written, or else what its children are together."""
+    if queue.guarantee is not None:
+        return queue.guarantee
+    return scale.together(guaranteed(tree, each, scale) for each in tree.children(queue.name))
 
 
 def thousandths(milli: int) -> str:

@@ -6,13 +6,13 @@ from datetime import date
 from typing import Final
 
 from shoal.catalog.catalog import Catalog
-from shoal.model.queue import UNITS, Queue, QueueTree, Quota
+from shoal.model.queue import UNITS, Queue, QueueTree
 from shoal.model.workload import WorkloadType
 from shoal.objects.annotations import nearest
 from shoal.objects.budgets import Prices
 from shoal.objects.forms import Source
 from shoal.objects.grants import Grants
-from shoal.objects.quotas import Names, Scale, names_of
+from shoal.objects.quotas import Names, Scale, guaranteed, names_of
 
 Written = Sequence[tuple[Source, Queue]]
 Times = tuple[tuple[WorkloadType, int], ...]
@@ -156,13 +156,6 @@ def resolved(tree: QueueTree, names: Names) -> QueueTree:
             )
         )
     return replace(tree, queues=tuple(queues))
-
-
-def guaranteed(tree: QueueTree, queue: Queue, scale: Scale) -> Quota:
-    """What a queue is guaranteed: as written, or else what its children are together."""
-    if queue.guarantee is not None:
-        return queue.guarantee
-    return scale.together(guaranteed(tree, each, scale) for each in tree.children(queue.name))
 
 
 def words_of(tree: QueueTree, names: Names) -> Mapping[str, str]:

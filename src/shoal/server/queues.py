@@ -12,8 +12,7 @@ from shoal.core.shares import fair_shares
 from shoal.core.world import State
 from shoal.model.fractions import UNIT
 from shoal.model.queue import Queue, QueueTree, Quota
-from shoal.objects.quotas import Scale
-from shoal.objects.tree import guaranteed
+from shoal.objects.quotas import Scale, guaranteed
 from shoal.server.models import AcceleratorUse, QueueView, QuotaView, words
 from shoal.server.standing import Look, devices_of
 from shoal.texts.verdicts import HOUR_US
