@@ -12,6 +12,7 @@ from shoal.core.ahead import nearest_to_free, next_ends, when_it_fits
 from shoal.core.board import Board
 from shoal.core.budget import Budget
 from shoal.core.clearing import NoRoom
+from shoal.core.deadlines import earliest
 from shoal.core.decisions import Decision, GiveUp, Reserve, Retract, Start, Wait
 from shoal.core.entry import Entry
 from shoal.core.events import Examined
@@ -320,7 +321,6 @@ class _Run:
         if not uids:
             return
         starves, again_us = self._starves(group, uids)
-        times_us = [at_us for at_us in (room.again_us, again_us) if at_us is not None]
         self._looked_at[group] = None
         self.examined.append(
             Examined(
@@ -328,7 +328,7 @@ class _Run:
                 found.missing_pods,
                 self._blocked_at(group, found),
                 room.hungry or starves,
-                earliest(*times_us, found.again_us),
+                earliest(room.again_us, again_us, found.again_us),
             )
         )
         before, now = group.verdict, found.verdict
@@ -409,8 +409,3 @@ class _Run:
     def _tell(self, uids: tuple[str, ...], verdict: Verdict) -> None:
         self._settled.update(uids)
         self.decisions.append(Wait(f"wait/{uids[0]}/{self._now_us}", uids, verdict))
-
-
-def earliest(*times_us: int | None) -> int | None:
-    """Return the first of some times, None where there is none."""
-    return min((at_us for at_us in times_us if at_us is not None), default=None)

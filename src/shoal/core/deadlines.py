@@ -9,6 +9,11 @@ SLACK = 64
 """So many entries that no longer count are kept before the heap is made anew, at least."""
 
 
+def earliest(*times_us: int | None) -> int | None:
+    """Return the first of some times, None where there is none."""
+    return min((at_us for at_us in times_us if at_us is not None), default=None)
+
+
 class Deadlines:
     """One time for each key.
 

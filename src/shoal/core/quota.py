@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from shoal.core.board import Board
 from shoal.core.budget import Budget
 from shoal.core.charges import Charge, least_units
+from shoal.core.deadlines import earliest
 from shoal.core.placement import NoPlace, place
 from shoal.core.ruled_out import ruled_out, wants
 from shoal.core.shape import Shape
@@ -229,7 +230,7 @@ def promise(world: World, entry: Entry, placements: Iterable[Placement]) -> None
 
 def _again_us(broken: Iterable[Broken]) -> int | None:
     """Return when time alone may let one of these rules hold."""
-    return min((each.again_us for each in broken if each.again_us is not None), default=None)
+    return earliest(*(each.again_us for each in broken))
 
 
 def _blocked_at(tenants: Tenants, queue: str, broken: Iterable[Broken]) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from shoal.core.charges import Charge, charges_of
-from shoal.core.deadlines import Deadlines
+from shoal.core.deadlines import Deadlines, earliest
 from shoal.core.decisions import Warn
 from shoal.core.fleet import Fleet
 from shoal.core.spending_account import Account, Kept, Run, Unaffordable
@@ -256,8 +256,7 @@ class Spending:
 
     def after(self, now_us: int) -> int | None:
         """Return when a budget will be used up, or a period will end, as things are."""
-        found = (self._spent.after(now_us), self._ends.after(now_us))
-        return min((at_us for at_us in found if at_us is not None), default=None)
+        return earliest(self._spent.after(now_us), self._ends.after(now_us))
 
     # Snapshots --------------------------------------------------------------------------------
 

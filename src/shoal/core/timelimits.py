@@ -8,7 +8,7 @@ has waited for its maximum, since it came or was last taken from what it held, i
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from shoal.core.deadlines import Deadlines
+from shoal.core.deadlines import Deadlines, earliest
 from shoal.core.decisions import Evict, Refuse
 from shoal.model.queue import QueueTree
 from shoal.model.verdict import Reason
@@ -108,8 +108,7 @@ class TimeLimits:
 
     def after(self, now_us: int) -> int | None:
         """Return the first time behind `now_us` at which work has to end, if there is any."""
-        found = (self.running.after(now_us), self.waiting.after(now_us))
-        return min((at_us for at_us in found if at_us is not None), default=None)
+        return earliest(self.running.after(now_us), self.waiting.after(now_us))
 
 
 def ended(world: "World", now_us: int) -> Iterator[Evict]:

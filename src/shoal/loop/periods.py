@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from shoal.core.cycle import earliest
+from shoal.core.deadlines import earliest
 from shoal.core.events import PeriodBegan
 from shoal.core.world import World
 from shoal.model.queue import Period

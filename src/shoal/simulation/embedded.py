@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 
 from shoal.bounds.prices import prices
 from shoal.core import events as ev
-from shoal.core.cycle import earliest
+from shoal.core.deadlines import earliest
 from shoal.core.decisions import Decision, Evict, Start
 from shoal.core.demand import ONE_ARRIVAL
 from shoal.core.world import Entry, State, World

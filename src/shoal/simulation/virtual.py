@@ -6,7 +6,7 @@ It is one of the worlds that the loop serves; the loop and the core are those of
 from heapq import heappop, heappush
 
 from shoal.bounds.prices import prices
-from shoal.core.cycle import earliest
+from shoal.core.deadlines import earliest
 from shoal.core.decisions import Decision, Evict, Start
 from shoal.core.defragment import Move, propose
 from shoal.core.demand import ONE_ARRIVAL
