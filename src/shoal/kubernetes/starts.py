@@ -32,7 +32,7 @@ class Starts(Seats):
 
     def started(self, decision: Start, now_us: int) -> Flight | None:
         """Seat the pods of a workload that was decided to start; None if it is no unit of ours."""
-        unit = self.units.started(decision.workload)
+        unit = self.units.take_out(decision.workload)
         if unit is None:
             return None
         flight = self._flight(unit, decision, now_us)
@@ -237,7 +237,7 @@ class Starts(Seats):
             together=note.pods > 1,
         )
         waiting = self.world.entries.get(note.workload)
-        self.units.started(note.workload)
+        self.units.take_out(note.workload)
         self._add(flight)
         for number, plan in live.items():
             self._seat(flight, number, plan.uid, now_us)

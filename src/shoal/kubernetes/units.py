@@ -187,13 +187,10 @@ class Units:
 
     def refuse(self, uid: str, waited: str) -> str:
         """Let a workload wait no more; returns its owner, empty if it is no unit."""
-        unit = self.waiting.pop(uid, None)
+        unit = self.take_out(uid)
         if unit is None:
             return ""
-        self._forget_pods(unit)
-        self.gangs.pop(unit.owner, None)
         self.numbers.free(unit.owner, int(uid.rpartition("/")[2]))
-        self._came_back(unit)
         self._too_late.update(dict.fromkeys(unit.pods, waited))
         return unit.owner
 
@@ -229,8 +226,8 @@ class Units:
             return None
         return Hold(HoldReason.FOLLOWS, tuple(pods), (("workload", uid),))
 
-    def started(self, uid: str) -> Unit | None:
-        """Take a unit out that was started; its number stays in use."""
+    def take_out(self, uid: str) -> Unit | None:
+        """Take a unit out that waits no longer; its number stays in use."""
         unit = self.waiting.pop(uid, None)
         if unit is not None:
             self._forget_pods(unit)
