@@ -61,9 +61,7 @@ class Losses:
 
     def most(self, name: str) -> int | None:
         """Return what the work of a queue may lose today, None where nothing bounds it."""
-        tenants = self._world.tenants
-        queue = tenants.tree.get(name)
-        hours = tenants.inherited(queue, "device_hours_lost_per_day") if queue else None
+        hours = self._world.tenants.most_hours_lost(name)
         if hours is None:
             return None
         left_us = hours * HOUR_US - self._world.evictions.lost_today(name, self._now_us)

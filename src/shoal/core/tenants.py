@@ -8,9 +8,8 @@ Only returnable work borrows. What cannot be returned (inference, notebooks) has
 guarantee, or what its ancestors are guaranteed beyond the guarantees of their other children.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Literal
 
 import numpy as np
 
@@ -29,14 +28,6 @@ from shoal.model.workload import Workload, WorkloadType
 RETURNABLE = frozenset({WorkloadType.TRAINING, WorkloadType.BATCH})
 
 FOR_EVER_US = 1 << 62
-
-Bounded = Literal[
-    "minimum_run_us",
-    "per_workload_per_day",
-    "device_hours_lost_per_day",
-    "checkpoint_interval_us",
-    "grace_max_us",
-]
 
 MOST_REMEMBERED = 10_000
 """Answers to what is never allowed that are kept until the tree changes."""
@@ -112,26 +103,22 @@ class Tenants(Lending):
 
     def grace_us(self, workload: Workload) -> int:
         """Return how long pods of a workload are given to stop: at most what its queue grants."""
-        queue = self.tree.get(workload.queue)
-        most = None if queue is None else self.inherited(queue, "grace_max_us")
+        most = self.inherited(workload.queue, lambda at: at.grace_max_us)
         return workload.grace_us if most is None else min(workload.grace_us, most)
 
-    def inherited(self, queue: Queue, bound: Bounded) -> int | None:
-        """Return a bound of evictions as it is written at a queue, or else above it."""
-        at: Queue | None = queue
+    def inherited(self, name: str, written: Callable[[Queue], int | None]) -> int | None:
+        """Return a bound of evictions as it is `written` at a queue, or else above it."""
+        at = self.tree.get(name)
         while at is not None:
-            found = (
-                getattr(at.eviction, bound, None) if bound != "grace_max_us" else at.grace_max_us
-            )
+            found = written(at)
             if found is not None:
-                return int(found)
+                return found
             at = self.tree.get(at.parent)
         return None
 
-    def bounds_losses(self, name: str) -> bool:
-        """Return whether there is a bound on what work in a queue may lose in a day."""
-        queue = self.tree.get(name)
-        return queue is not None and self.inherited(queue, "device_hours_lost_per_day") is not None
+    def most_hours_lost(self, name: str) -> int | None:
+        """Return the device hours that work in a queue may lose in a day; None: any number."""
+        return self.inherited(name, lambda at: at.eviction.device_hours_lost_per_day)
 
     # Slots ------------------------------------------------------------------------------------
 

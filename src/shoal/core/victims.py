@@ -104,8 +104,8 @@ def lost_unit_us(world: World, entry: Entry, pod: int, now_us: int) -> int:
     saved_us = entry.checkpoint_us
     lost_us = max(0, now_us - (began_us if saved_us is None else max(began_us, saved_us)))
     if saved_us is None:
-        queue = world.tenants.tree.get(entry.workload.queue)
-        most = world.tenants.inherited(queue, "checkpoint_interval_us") if queue else None
+        queue = entry.workload.queue
+        most = world.tenants.inherited(queue, lambda at: at.eviction.checkpoint_interval_us)
         lost_us = lost_us if most is None else min(lost_us, most)
     return lost_us * sum(charge.units for charge in entry.charges.get(pod, ()))
 
@@ -125,13 +125,12 @@ def evictable_from_us(world: World, entry: Entry, lender: str | None, now_us: in
     """
     workload = entry.workload
     tenants = world.tenants
-    queue = tenants.tree.get(workload.queue)
-    if not workload.recreated or queue is None:
+    if not workload.recreated or tenants.tree.get(workload.queue) is None:
         return None
     bounded_us = now_us if lender is not None else _bounded_until_us(world, entry, now_us)
     if bounded_us is None:
         return None
-    run_us = tenants.inherited(queue, "minimum_run_us") or 0
+    run_us = tenants.inherited(workload.queue, lambda at: at.eviction.minimum_run_us) or 0
     if workload.run_us is not None:
         run_us = min(run_us, workload.run_us + 1)
     if lender is not None:
@@ -150,24 +149,22 @@ def _bounded_until_us(world: World, entry: Entry, now_us: int) -> int | None:
     worth a look whenever something that counts in a bound becomes a day old.
     """
     tenants = world.tenants
-    queue = tenants.tree.get(entry.workload.queue)
-    if queue is None:
-        return None
+    queue = entry.workload.queue
     until_us = now_us
-    most = tenants.inherited(queue, "per_workload_per_day")
+    most = tenants.inherited(queue, lambda at: at.eviction.per_workload_per_day)
     today = [at_us for at_us in entry.evictions_us if at_us > now_us - DAY_US]
     if most is not None and len(today) >= most:
         if not most:
             return None
         until_us = today[-most] + DAY_US
-    hours = tenants.inherited(queue, "device_hours_lost_per_day")
+    hours = tenants.most_hours_lost(queue)
     if hours is None:
         return until_us
     lost = sum(lost_unit_us(world, entry, pod, now_us) for pod in entry.held)
-    lost_us = world.evictions.lost_today(queue.name, now_us) + -(-lost // UNIT)
+    lost_us = world.evictions.lost_today(queue, now_us) + -(-lost // UNIT)
     if lost_us <= hours * HOUR_US:
         return until_us
-    first_us = world.evictions.first_lost_us(queue.name, now_us)
+    first_us = world.evictions.first_lost_us(queue, now_us)
     return None if first_us is None else max(until_us, first_us + DAY_US)
 
 

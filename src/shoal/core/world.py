@@ -159,7 +159,7 @@ class World:
         """Note that less is lost with a workload, which may bring it within what may be lost."""
         entry = self.entries.get(event.uid)
         declared.checkpoint(entry, event.taken_us, event.at_us)
-        if entry is not None and self.tenants.bounds_losses(entry.workload.queue):
+        if entry is not None and self.tenants.most_hours_lost(entry.workload.queue) is not None:
             self.waiting.wake_hungry()
 
     def count(self, entry: Entry, pod: int, sign: int) -> None:
