@@ -26,6 +26,8 @@ from shoal.model.verdict import OverQuota, Reason
 from shoal.model.workload import Workload, WorkloadType
 
 RETURNABLE = frozenset({WorkloadType.TRAINING, WorkloadType.BATCH})
+"""Types of work that may be evicted whole. Of inference only what is above the minimum may be; a
+notebook is only evicted where it is idle."""
 
 FOR_EVER_US = 1 << 62
 

@@ -13,15 +13,12 @@ from typing import NamedTuple
 from shoal.core.entry import Entry
 from shoal.core.evictions import DAY_US
 from shoal.core.precedence import priority_of
+from shoal.core.tenants import RETURNABLE
 from shoal.core.world import World
 from shoal.model.fractions import UNIT
 from shoal.model.workload import WorkloadType
 
 HOUR_US = 3_600_000_000
-
-WHOLLY = frozenset({WorkloadType.TRAINING, WorkloadType.BATCH})
-"""Types of work that may be evicted whole. Of inference only what is above the minimum may be; a
-notebook is only evicted where it is idle."""
 
 
 class Cost(NamedTuple):
@@ -72,7 +69,7 @@ def victims_of(world: World, entry: Entry, now_us: int) -> tuple[Victim, ...]:
     found = [_victim(world, entry, (pod,), now_us) for pod in spared if pod not in going]
     whole = tuple(pod for pod in sorted(entry.held) if pod not in going)
     goes = any(not entry.spared(pod) for pod in going)
-    if whole and entry.workload.type in WHOLLY and not goes:
+    if whole and entry.workload.type in RETURNABLE and not goes:
         found.append(_victim(world, entry, whole, now_us))
     return tuple(found)
 
