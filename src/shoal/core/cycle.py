@@ -88,14 +88,12 @@ class _Run:
         """Groups whose first member waits on."""
         self._ends: list[tuple[int, Entry]] | None = None
         """Which running work ends next, and when, once it was asked for."""
-        self._given_up: dict[str, None] = {}
-        """Workloads whose kept places are given up, or taken, in this cycle."""
         self._gave_up = False
-        self._reserved = {
-            world.entries[uid].workload.queue: None
-            for uid in world.reserving
-            if (reserved := world.entries[uid].reserved) is not None and reserved.waits_for_ends
-        }
+        reserving = (world.entries[uid] for uid in world.reserving)
+        kept = [(e, e.reserved) for e in reserving if e.reserved is not None]
+        self._ahead = {e.workload.uid: each for e, each in kept if each.at_us is not None}
+        """Places that are kept for workloads that wait for others to end there, by uid."""
+        self._reserved = {e.workload.queue: None for e, each in kept if each.waits_for_ends}
         """Queues for one of which places are kept until running work has ended."""
         self._settled: set[str] = set()
         """Who waited and was started, or told why not, in this cycle."""
@@ -171,7 +169,6 @@ class _Run:
             self._world.pin(entry, charges, -1)
         key = f"give-up/{uid}/{entry.attempt}/{self._now_us}"
         self.decisions.append(GiveUp(key, uid, reason))
-        self._given_up[uid] = None
         self._gave_up = True
         self.complete = False
 
@@ -198,7 +195,7 @@ class _Run:
             return
         promise(world, entry, found)
         self._start(entry, found)
-        self._given_up[uid] = None
+        self._ahead.pop(uid, None)
 
     def start_what_fits(self) -> None:
         """5. Look at groups in the order of their first members, and start what fits.
@@ -210,7 +207,7 @@ class _Run:
         """
         if self._gave_up:
             return  # whoever still goes is charged again; the next cycle sees that
-        looks = Looks(self._world, self._fresh, self._due, lambda: self._ahead)
+        looks = Looks(self._world, self._fresh, self._due, self._ahead)
         heads = Heads(self._world, looks)
         while head := heads.pop():
             group, member = head
@@ -221,18 +218,6 @@ class _Run:
                 looks.taken()
                 heads.changed(group.queue)
                 heads.push(group, member + 1)
-
-    @property
-    def _ahead(self) -> list[str]:
-        """Workloads that wait for others to end in places that are kept for them."""
-        world = self._world
-        return [
-            uid
-            for uid in world.reserving
-            if uid not in self._given_up
-            and (reserved := world.entries[uid].reserved) is not None
-            and reserved.at_us is not None
-        ]
 
     def _try_to_start(self, group: Group, index: int) -> bool:
         uid = group.members[index][2]
@@ -259,11 +244,7 @@ class _Run:
         world = self._world
         run_us = world.declared.expected_us(entry.workload)
         end_us = None if run_us is None else self._now_us + run_us
-        ahead = [
-            uid
-            for uid in self._ahead
-            if (reserved := world.entries[uid].reserved) is not None and backfills(reserved, end_us)
-        ]
+        ahead = [uid for uid, reservation in self._ahead.items() if backfills(reservation, end_us)]
         lift(world, ahead)
         found = start_within_quota(world, self._board, entry, group.shapes, self._budget)
         lay(world, ahead)
@@ -390,10 +371,9 @@ class _Run:
 
     def refuse_what_waited_too_long(self) -> None:
         """7. End work that has waited for the longest time that its queue grants, and waits on."""
-        kept = {decision.workload for decision in self.decisions if isinstance(decision, Reserve)}
-        started = {decision.workload for decision in self.decisions if isinstance(decision, Start)}
+        served = {each.workload for each in self.decisions if isinstance(each, Reserve | Start)}
         for refuse in timelimits.refused(self._world, self._now_us):
-            if refuse.workload not in started | kept:
+            if refuse.workload not in served:
                 self.decisions.append(refuse)
 
     def warn_of_spent_budgets(self) -> None:

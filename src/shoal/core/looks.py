@@ -1,6 +1,6 @@
 """Which groups a cycle looks at, and for which of those that slept there is still room."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from shoal.core.keeping import lay, lift
 from shoal.core.sleepers import Kind
@@ -13,8 +13,8 @@ class Looks:
 
     Groups that are awake, or whose time has come (`due`), are looked at whatever room there is;
     those that sleep as long as a pod of theirs may fit on rows that have gained room (`fresh`), or
-    in places that are kept for others ahead of time, because they may end before. In a cycle room
-    only gets less.
+    in places that are kept for others (`ahead`, by uid) until running work ends, because they may
+    end before. In a cycle room only gets less.
     """
 
     def __init__(
@@ -22,7 +22,7 @@ class Looks:
         world: World,
         fresh: Mapping[int, None],
         due: Iterable[Group],
-        ahead: Callable[[], list[str]],
+        ahead: Collection[str],
     ) -> None:
         self._world = world
         self._fresh = fresh
@@ -30,10 +30,10 @@ class Looks:
         self._ahead = ahead
         self.kinds = world.kinds_for(fresh)
         """What sleeping groups ask for that are worth a look."""
-        if ahead():
-            lift(world, ahead())
+        if ahead:
+            lift(world, ahead)
             self.kinds |= world.kinds_for(fresh)
-            lay(world, ahead())
+            lay(world, ahead)
         self._room_for: dict[Kind, bool] = {}
 
     def groups(self) -> tuple[Group, ...]:
@@ -50,10 +50,10 @@ class Looks:
         if room is None:
             world, kind = self._world, group.shapes
             room = world.may_fit(kind, self._fresh)
-            if not room and self._ahead():
-                lift(world, self._ahead())
+            if not room and self._ahead:
+                lift(world, self._ahead)
                 room = world.may_fit(kind, self._fresh)
-                lay(world, self._ahead())
+                lay(world, self._ahead)
             self._room_for[kind] = room
         return room
 
