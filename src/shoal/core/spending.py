@@ -143,7 +143,7 @@ class Spending:
 
     def run_of(self, workload: Workload) -> Declaration | None:
         """Return what tells apart waiting work of a queue with a budget; None: it has none."""
-        if not self._binding.get(workload.queue):
+        if not self.binds(workload.queue):
             return None
         run_us = workload.run_us
         return "" if run_us is None else workload.user, run_us
@@ -190,7 +190,7 @@ class Spending:
 
     def kept_for(self, entry: "Entry") -> None:
         """Count what a workload would use for which places are kept; its start is certain."""
-        if entry.reserved is not None and self._binding.get(entry.workload.queue):
+        if entry.reserved is not None and self.binds(entry.workload.queue):
             self._placed[entry.workload.uid] = entry
 
     def kept_no_more(self, uid: str) -> None:

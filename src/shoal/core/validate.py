@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from shoal.core import events as ev
 from shoal.core.decisions import Start
 from shoal.core.fleet import HOLDER_CLASSES, Fleet, holder_class
+from shoal.core.keeping import lift
 from shoal.core.neighbours import quarrels, suffices
 from shoal.core.tenants import Tenants
 from shoal.core.world import Entry, World
@@ -156,10 +157,7 @@ def _row_debts(world: World, rows: Iterable[int]) -> Debts:
     fleet = world.fleet
     checkpoint = fleet.journal.checkpoint()
     try:
-        for uid in world.reserving:
-            entry = world.entries[uid]
-            for placement in _reserved(entry):
-                fleet.give_back(entry.request_of(placement.pod), placement)
+        lift(world, world.reserving)
         return {key: amount for row in rows for key, amount in row_debts(fleet, row)}
     finally:
         fleet.rollback(checkpoint)
@@ -172,13 +170,13 @@ def check_gang(fleet: Fleet, entry: Entry) -> None:
     if missing or not entry.held.keys() <= set(pods):
         raise InvariantError(f"workload {entry.workload.uid}: pods {missing} are not planned")
     for pod, placement in entry.held.items():
-        asked = entry.request_of(pod).devices.count
+        asks = entry.request_of(pod).devices
         row = fleet.row_of[placement.node]
         columns = [fleet.leaves[row].index(leaf) for leaf in placement.leaves]
         devices = {int(fleet.leaf_device[row, column]) for column in columns}
-        if len(columns) != asked or len(devices) != asked:
-            raise InvariantError(f"workload {entry.workload.uid}: {placement} for {asked} devices")
-        asks = entry.request_of(pod).devices
+        if len(columns) != asks.count or len(devices) != asks.count:
+            uid = entry.workload.uid
+            raise InvariantError(f"workload {uid}: {placement} for {asks.count} devices")
         if not all(suffices(fleet, asks, row, column) for column in columns):
             raise InvariantError(f"workload {entry.workload.uid}: {placement} isolates too little")
 
