@@ -3,9 +3,11 @@
 import json
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from shoal.catalog.load import load_catalog
 from shoal.kubernetes.claims import Pin, claim_body, requests_of
@@ -153,6 +155,38 @@ def test_what_was_planned_with_stays_as_it_was_created(user: Client, shoal: Clie
         assert "stay as they were created" in sentence
     patch_refused(user, "marks", {"metadata": {"labels": {"shoal.dev/queue": "r"}}})
     shoal.patch(POD, "marks", {"metadata": {"annotations": {"shoal.dev/plan": "x"}}}, MANAGED)
+
+
+def test_a_pod_says_its_checkpoints_by_itself_with_the_rights_that_the_docs_give_it(
+    admission: Admission, api: Client, repository: Path
+) -> None:
+    """The Role of the docs, applied as it stands there for the service account `trainer`."""
+    page = (repository / "docs" / "kubernetes.md").read_text()
+    role = yaml.safe_load(page.partition("```yaml\n")[2].partition("```")[0])
+    role["metadata"]["namespace"] = MANAGED
+    api.apply(role)
+    account = {"kind": "ServiceAccount", "name": "trainer", "namespace": MANAGED}
+    binding = {
+        "apiVersion": role["apiVersion"],
+        "kind": "RoleBinding",
+        "metadata": {"name": "trainer", "namespace": MANAGED},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role"},
+        "subjects": [account],
+    }
+    binding["roleRef"]["name"] = role["metadata"]["name"]
+    api.apply(binding)
+    api.create(pod("trains", 1, namespace=MANAGED))
+    client = Client(admission.cluster.user(f"system:serviceaccount:{MANAGED}:trainer"))
+    try:
+        eventually(lambda: client.list(POD, MANAGED) is not None, 10, "it may not read pods")
+        for value in ("2026-11-29T21:04:05Z", "2026-11-29T23:04:05.5+02:00", None):
+            change = {"metadata": {"annotations": {"shoal.dev/checkpoint": value}}}
+            client.patch(POD, "trains", change, MANAGED)
+        for value in ("now", "2026-11-29 21:04:05"):
+            change = {"metadata": {"annotations": {"shoal.dev/checkpoint": value}}}
+            assert "such as 2026-11-29T21:04:05Z" in patch_refused(client, "trains", change)
+    finally:
+        client.close()
 
 
 def test_K03_f_a_waiting_job_keeps_its_queue(user: Client) -> None:

@@ -165,6 +165,10 @@ LIKELY = {
     annotations.RUN: "[0-9]{1,8}[dhms]([0-9]{1,2}[hms]){0,2}",
     annotations.MINIMUM: "[0-9]{1,7}",
     annotations.RECREATE: "true|false|yes",
+    annotations.CHECKPOINT: (
+        "[12][0-9]{3}-[01][0-9]-[0-3][0-9][T ][0-2][0-9]:[0-6][0-9]:[0-6][0-9]([.][0-9]{1,10})?"
+        "(Z|[+-][0-2][0-9]:[0-6][0-9])?"
+    ),
     annotations.TYPE: "training|inference|notebook|batch|Batch",
 }
 

@@ -184,3 +184,28 @@ def test_any_text_is_read_or_refused(annotations: dict[str, str]) -> None:
 def test_nearest_ignores_case_and_finds_nothing_for_nonsense() -> None:
     assert nearest("h100", ["H100", "T4"]) == ("H100",)
     assert nearest("", ["H100"]) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "us"),
+    [
+        ("2026-11-29T21:04:05Z", 1_795_986_245_000_000),
+        ("2026-11-29T23:04:05.25+02:00", 1_795_986_245_250_000),
+        ("2026-11-29T21:04:05.123456789Z", 1_795_986_245_123_456),
+    ],
+)
+def test_a_checkpoint_is_a_moment(text: str, us: int) -> None:
+    assert read(keys.CHECKPOINT, text).checkpoint_us == us
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "now", "2026-11-29", "2026-11-29T21:04:05", "2026-11-29 21:04:05Z"),
+        *("2026-02-30T21:04:05Z", "1969-12-31T23:59:59Z", "1795986245", "2026-11-29T24:00:00Z"),
+    ],
+)
+def test_a_checkpoint_that_is_no_moment_is_refused(text: str) -> None:
+    refusal = refused(keys.CHECKPOINT, text)
+    assert refusal.code is RefusalCode.NOT_A_MOMENT
+    assert "such as 2026-11-29T21:04:05Z" in refusal_text(refusal)

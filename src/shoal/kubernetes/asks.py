@@ -16,7 +16,13 @@ from shoal.model.queue import QueueTree
 from shoal.model.refusal import Refusal
 from shoal.model.request import DeviceRequest, Request
 from shoal.model.workload import WorkloadType
-from shoal.objects.annotations import DEFAULT_QUEUE, PLAN, QUEUE, Annotations
+from shoal.objects.annotations import (
+    DEFAULT_QUEUE,
+    PLAN,
+    QUEUE,
+    SAID_WHILE_RUNNING,
+    Annotations,
+)
 from shoal.objects.devices import Claimed, Span, claimed_of, read_names
 from shoal.objects.hosts import host_request
 from shoal.objects.pods import Rules, reading_of
@@ -25,6 +31,9 @@ from shoal.objects.rights import priority_in, queue_for, type_in
 
 REMEMBERED: Final = 4096
 """So many owners' last pods are remembered."""
+
+_LATER: Final = frozenset({PLAN, *SAID_WHILE_RUNNING})
+"""Annotations that come to a pod after it was created."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +126,7 @@ class AskReader:
         return ask
 
     def _read(self, pod: Pod, place: Place) -> Ask:
-        plain = _without_plan(pod)
+        plain = _as_created(pod)
         channel = place.channel
         reading = reading_of(plain, self._catalog, place.rules)
         if isinstance(reading, Refusal):
@@ -194,14 +203,14 @@ def _same_template(one: Pod, other: Pod) -> bool:
 
 
 def _ours(pod: Pod) -> dict[str, str]:
-    return {k: v for k, v in pod.metadata.annotations.items() if k != PLAN}
+    """What stands in a pod's annotations as it was created with them."""
+    return {key: value for key, value in pod.metadata.annotations.items() if key not in _LATER}
 
 
-def _without_plan(pod: Pod) -> Pod:
-    annotations = pod.metadata.annotations
-    if PLAN not in annotations:
+def _as_created(pod: Pod) -> Pod:
+    kept = _ours(pod)
+    if len(kept) == len(pod.metadata.annotations):
         return pod
-    kept = {key: value for key, value in annotations.items() if key != PLAN}
     return msgspec.structs.replace(
         pod, metadata=msgspec.structs.replace(pod.metadata, annotations=kept)
     )

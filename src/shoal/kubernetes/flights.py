@@ -36,6 +36,8 @@ class Seat:
     pod: str
     since_us: int
     """Since when it is as it is: taken, or empty."""
+    saved_us: int | None = None
+    """Up to when the pod says that its work is saved."""
 
 
 @dataclass(slots=True)
@@ -53,6 +55,8 @@ class Flight:
     """Why the start did not come true, once it is being taken back."""
     evicting: dict[int, Eviction] = field(default_factory=dict)
     """Seats whose pods are being evicted."""
+    saved_us: int | None = None
+    """Up to when the work of all its pods is saved, as the core was told."""
 
     @property
     def uid(self) -> str:

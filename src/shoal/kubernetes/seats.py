@@ -8,6 +8,7 @@ from shoal.core import events as ev
 from shoal.core.world import Entry, World
 from shoal.kubernetes.asks import AskReader
 from shoal.kubernetes.books import DEFAULT_OPTIONS, Books, SourceOptions
+from shoal.kubernetes.checkpoints import reported_us, saved_us
 from shoal.kubernetes.fleet import FleetView
 from shoal.kubernetes.flights import Flight, since_us
 from shoal.kubernetes.history import Past
@@ -52,6 +53,19 @@ class Seats(Books):
             yield from self._resettle(flight, number, pod, now_us)
             if entry is not None and number not in entry.started:
                 yield ev.PodStarted(now_us, workload, number)
+            yield from self._saved(flight, number, pod, now_us)
+
+    def _saved(self, flight: Flight, number: int, pod: Pod, now_us: int) -> Iterator[ev.Event]:
+        """Tell up to when the work of a start is saved, where a pod says something new of that."""
+        seat, entry = flight.seats[number], self.world.entries.get(flight.uid)
+        said_us = reported_us(pod, now_us)
+        if entry is None or said_us == seat.saved_us:
+            return
+        seat.saved_us = said_us
+        found_us = saved_us(flight, entry.started)
+        if found_us is not None and found_us != flight.saved_us:
+            flight.saved_us = found_us
+            yield ev.CheckpointReported(now_us, flight.uid, found_us)
 
     def _resettle(self, flight: Flight, number: int, pod: Pod, now_us: int) -> Iterator[ev.Event]:
         """Book what a bound pod has: its claim's devices, or devices that its node counts."""
@@ -199,7 +213,7 @@ class Seats(Books):
 
     def _seat(self, flight: Flight, number: int, pod: str, now_us: int) -> None:
         seat = flight.seats[number]
-        seat.pod, seat.since_us = pod, now_us
+        seat.pod, seat.since_us, seat.saved_us = pod, now_us, None
         self._vacant[flight.owner].discard((flight.uid, number))
         self._seats[pod] = (flight.uid, number)
 

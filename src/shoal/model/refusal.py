@@ -39,6 +39,7 @@ class RefusalCode(StrEnum):
     TOO_MANY_DEVICES = "too-many-devices"
     UNSUPPORTED_AFFINITY = "unsupported-affinity"
     NOT_A_DURATION = "not-a-duration"
+    NOT_A_MOMENT = "not-a-moment"
     NOT_A_GANG = "not-a-gang"
     MINIMUM_ABOVE_COUNT = "minimum-above-count"
     NO_QUEUE_OF_NAMESPACE = "no-queue-of-namespace"

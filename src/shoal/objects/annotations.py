@@ -14,6 +14,7 @@ r"""Shoal's annotations on a pod, read strictly.
 | `shoal.dev/run` | how long the work runs at most, such as `2h` |
 | `shoal.dev/minimum` | how many pods of this set have to run; the others run while there is room |
 | `shoal.dev/recreate` | `true`: somebody makes the pod, which has no owner, again |
+| `shoal.dev/checkpoint` | up to when the work of the pod is saved, which it says while it runs |
 
 Any other key of the prefix is refused. `shoal.dev/claim` is written by Shoal's webhook, and
 `shoal.dev/user` is never believed: who asks is known from the API server.
@@ -29,6 +30,7 @@ from shoal.model.isolation import PRESETS, Isolation, parse_isolation
 from shoal.model.refusal import Details, Hint, HintCode, Refusal, RefusalCode
 from shoal.model.workload import WorkloadType
 from shoal.objects.durations import duration_us
+from shoal.objects.moments import moment_us
 from shoal.objects.quantity import MIB, QuantityError, ceiling, exact
 
 PREFIX: Final = "shoal.dev/"
@@ -44,12 +46,16 @@ PRIORITY: Final = f"{PREFIX}priority"
 RUN: Final = f"{PREFIX}run"
 MINIMUM: Final = f"{PREFIX}minimum"
 RECREATE: Final = f"{PREFIX}recreate"
+CHECKPOINT: Final = f"{PREFIX}checkpoint"
 
 WRITTEN_BY_PEOPLE: Final = (
     *(MEMORY, COMPUTE, DEVICES, ISOLATION, ACCELERATORS, LINKS),
-    *(QUEUE, TYPE, PRIORITY, RUN, MINIMUM, RECREATE),
+    *(QUEUE, TYPE, PRIORITY, RUN, MINIMUM, RECREATE, CHECKPOINT),
 )
 """Every key that a person may write on a pod."""
+
+SAID_WHILE_RUNNING: Final = (CHECKPOINT,)
+"""Keys that pods write while they run; nothing is planned with them."""
 
 ASKING: Final = (MEMORY, COMPUTE, DEVICES)
 """Keys that by themselves make a pod ask for a device."""
@@ -78,7 +84,7 @@ class Annotations:
     """What a pod's annotations say. `None` and empty: not written.
 
     `memory_mib` is rounded up to whole MiB; `accelerators` and `links` are words as written, and so
-    is `priority`. `run_us` is in microseconds.
+    is `priority`. `run_us` is in microseconds, and `checkpoint_us` in those since the epoch.
     """
 
     memory_mib: int | None = None
@@ -93,6 +99,7 @@ class Annotations:
     run_us: int | None = None
     minimum: int | None = None
     recreate: bool = False
+    checkpoint_us: int | None = None
     hints: tuple[Hint, ...] = field(default=(), compare=False)
 
     @property
@@ -224,6 +231,11 @@ def _recreate(key: str, text: str) -> bool | Refusal:
     return text == "true" or refuse(RefusalCode.BAD_WORD, key, text, known="true")
 
 
+def _checkpoint(key: str, text: str) -> int | Refusal:
+    found = moment_us(text)
+    return refuse(RefusalCode.NOT_A_MOMENT, key, text) if found is None else found
+
+
 def _queue(text: str, queues: Collection[str]) -> str | Refusal:
     if text in queues:
         return text
@@ -245,11 +257,11 @@ _READERS: Final[Mapping[str, Callable[[str, str], object]]] = {
     RUN: _run,
     MINIMUM: _pods,
     RECREATE: _recreate,
+    CHECKPOINT: _checkpoint,
 }
-_FIELDS: Final[Mapping[str, str]] = {
+_FIELDS: Final[Mapping[str, str]] = {key: key.removeprefix(PREFIX) for key in WRITTEN_BY_PEOPLE} | {
     MEMORY: "memory_mib",
     COMPUTE: "compute_percent",
     RUN: "run_us",
-} | {
-    key: key.removeprefix(PREFIX) for key in WRITTEN_BY_PEOPLE if key not in (MEMORY, COMPUTE, RUN)
+    CHECKPOINT: "checkpoint_us",
 }

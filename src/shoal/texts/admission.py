@@ -30,6 +30,7 @@ class Rule(StrEnum):
     RUN = "run"
     MINIMUM = "minimum"
     RECREATE = "recreate"
+    CHECKPOINT = "checkpoint"
     NO_DEVICE_VARIABLES = "no-device-variables"
     NO_FOREIGN_MARKS = "no-foreign-marks"
     NO_CLASS_NAMES = "no-class-names"
@@ -64,7 +65,7 @@ _ENGLISH: Final[Mapping[Rule, str]] = {
     Rule.KNOWN_KEYS: (
         "metadata.annotations: a key of shoal.dev/ is not known or is written by Shoal only;"
         " known are shoal.dev/ memory, compute, devices, isolation, accelerators, links, queue,"
-        " type, priority, run, minimum and recreate"
+        " type, priority, run, minimum, recreate and checkpoint"
     ),
     Rule.NO_LABELS: (
         "metadata.labels: people do not set labels of shoal.dev/ on pods; write what you want as an"
@@ -86,6 +87,10 @@ _ENGLISH: Final[Mapping[Rule, str]] = {
     Rule.RUN: "shoal.dev/run: write whole numbers with d, h, m or s, such as 2h or 1h30m",
     Rule.MINIMUM: "shoal.dev/minimum: write a whole number of pods from 1, in digits 0-9",
     Rule.RECREATE: "shoal.dev/recreate: write true, or leave it out",
+    Rule.CHECKPOINT: (
+        "shoal.dev/checkpoint: write when the last checkpoint was complete as date and time with a"
+        " zone (RFC 3339), such as 2026-11-29T21:04:05Z"
+    ),
     Rule.NO_DEVICE_VARIABLES: (
         "env: NVIDIA_VISIBLE_DEVICES and its like hand out devices that nobody planned; leave them"
         " out, and write the devices under resources.limits"
@@ -133,7 +138,7 @@ _CHINESE: Final[Mapping[Rule, str]] = {
         "metadata.annotations：有未知的或只能由 Shoal 填写的 shoal.dev/ 键；"
         "已知的键是 shoal.dev/ 下的"
         " memory、compute、devices、isolation、accelerators、links、queue、type、priority、"
-        "run、minimum 和 recreate"
+        "run、minimum、recreate 和 checkpoint"
     ),
     Rule.NO_LABELS: (
         "metadata.labels：Pod 上不能自行设置 shoal.dev/ 标签；请写成注解，例如 shoal.dev/queue"
@@ -153,6 +158,10 @@ _CHINESE: Final[Mapping[Rule, str]] = {
     Rule.RUN: "shoal.dev/run：请用整数加 d、h、m、s，例如 2h 或 1h30m",
     Rule.MINIMUM: "shoal.dev/minimum：请写不小于 1 的 Pod 数，只用数字 0-9",
     Rule.RECREATE: "shoal.dev/recreate：请写 true，或删去",
+    Rule.CHECKPOINT: (
+        "shoal.dev/checkpoint：请写最近一个完整检查点的时间，须带时区（RFC 3339），"
+        "例如 2026-11-29T21:04:05Z"
+    ),
     Rule.NO_DEVICE_VARIABLES: (
         "env：NVIDIA_VISIBLE_DEVICES 等变量会绕过规划得到设备；"
         "请删去，并在 resources.limits 中写所需的设备"

@@ -93,6 +93,10 @@ _ENGLISH: Final[Mapping[RefusalCode | HintCode, str]] = {
         "{field} is {value!r}, which is no duration above zero; write whole numbers with d, h, m or"
         " s, such as 2h or 1h30m"
     ),
+    RefusalCode.NOT_A_MOMENT: (
+        "{field} is {value!r}, which is no moment; write date and time with a zone (RFC 3339), such"
+        " as 2026-11-29T21:04:05Z"
+    ),
     RefusalCode.NOT_A_GANG: (
         "{field} says how many pods of a gang have to run, and the pods of {name} start one by one;"
         " leave it out"
@@ -186,6 +190,10 @@ _CHINESE: Final[Mapping[RefusalCode | HintCode, str]] = {
     RefusalCode.UNSUPPORTED_AFFINITY: "无法读取 {field}：{detail}",
     RefusalCode.NOT_A_DURATION: (
         "{field} 的值 {value!r} 不是大于零的时长；请用整数加 d、h、m、s，例如 2h 或 1h30m"
+    ),
+    RefusalCode.NOT_A_MOMENT: (
+        "{field} 的值 {value!r} 不是有效的时间；请写带时区的日期和时间（RFC 3339），"
+        "例如 2026-11-29T21:04:05Z"
     ),
     RefusalCode.NOT_A_GANG: (
         "{field} 表示一组 Pod 中至少要运行多少个，而 {name} 的 Pod 是逐个启动的；请删去"

@@ -131,13 +131,17 @@ def carries_ours(field: str) -> str:
     )
 
 
-def keeps_ours(field: str) -> str:
-    """Whether an update leaves all keys of ours in `annotations` or `labels` as they were."""
+def keeps_ours(field: str, but: Iterable[str] = ()) -> str:
+    """Whether an update leaves all keys of ours in `annotations` or `labels` as they were.
+
+    Those in `but` may change, come and go.
+    """
     old, new = (f"{which}.metadata.{field}" for which in ("oldObject", "object"))
+    free = "".join(f" || k == {text(key)}" for key in but)
     return (
-        f"(!has({old}) || {old}.all(k, !k.startsWith({text(PREFIX)}) || "
+        f"(!has({old}) || {old}.all(k, !k.startsWith({text(PREFIX)}){free} || "
         f"(has({new}) && k in {new} && {new}[k] == {old}[k]))) && "
-        f"(!has({new}) || {new}.all(k, !k.startsWith({text(PREFIX)}) || "
+        f"(!has({new}) || {new}.all(k, !k.startsWith({text(PREFIX)}){free} || "
         f"(has({old}) && k in {old})))"
     )
 

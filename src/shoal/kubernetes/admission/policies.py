@@ -16,6 +16,7 @@ from shoal.kubernetes.admission import names as known
 from shoal.model.workload import WorkloadType
 from shoal.objects import annotations as keys
 from shoal.objects.durations import FORM as DURATION_FORM
+from shoal.objects.moments import FORM as MOMENT_FORM
 from shoal.texts.admission import Rule, rule_text
 from shoal.texts.language import Language
 
@@ -134,14 +135,21 @@ def _gated(names: Names, scope: Scope) -> list[Manifest]:
 
 
 def _guard(scope: Scope) -> list[Manifest]:
-    """Nobody else lifts the gate or changes what a pod was planned with."""
+    """Nobody else lifts the gate or changes what a pod was planned with.
+
+    What it says while it runs is no such thing, and is held to its form.
+    """
+    said = [(rule, key, form) for rule, key, form in forms() if key in keys.SAID_WHILE_RUNNING]
     return _policy(
         known.GUARD_POLICY,
         _matches(scope.managed(), "UPDATE", "pods"),
         [
             _held(scope, Rule.GATE_STAYS, f"!{cel.has_gate('oldObject')} || {cel.has_gate()}"),
-            _held(scope, Rule.MARKS_STAY, cel.keeps_ours("annotations")),
+            _held(
+                scope, Rule.MARKS_STAY, cel.keeps_ours("annotations", but=keys.SAID_WHILE_RUNNING)
+            ),
             _held(scope, Rule.MARKS_STAY, cel.keeps_ours("labels")),
+            *(_held(scope, rule, _formed(key, form)) for rule, key, form in said),
         ],
         [{"name": "is-not-shoal", "expression": cel.by_others(scope.usernames)}],
     )
@@ -252,6 +260,7 @@ def forms() -> list[tuple[Rule, str, str]]:
         (Rule.RUN, keys.RUN, f"^{DURATION_FORM}$"),
         (Rule.MINIMUM, keys.MINIMUM, f"^({keys.COUNT_FORM})$"),
         (Rule.RECREATE, keys.RECREATE, "^true$"),
+        (Rule.CHECKPOINT, keys.CHECKPOINT, f"^{MOMENT_FORM}$"),
     ]
 
 
