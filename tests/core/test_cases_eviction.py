@@ -222,6 +222,27 @@ def test_too_many_evictions_freeze_until_a_person_resumes() -> None:
     case.run_on()
 
 
+def test_a_person_lets_a_gang_have_the_many_evictions_that_it_needs() -> None:
+    case = Case([node("n1", 8), node("n2", 8)], tree(queue("a", 16), queue("b")))
+    case.submit(*(batch(f"b/b{k}") for k in range(16)))
+    case.to(10)
+    case.submit(work("a/gang", pods=2, devices=8))
+    freezes = [seen.decision for seen in case.seen if isinstance(seen.decision, Freeze)]
+    assert [(f.count, f.most) for f in freezes] == [(16, 10)]
+    case.to(20)
+    case.happen(ev.EvictionsResumed(0, "ada"))
+    assert len(case.evictions) == 16
+    assert case.starts("a/gang") == ["20:00"]
+
+
+def test_what_a_person_let_happen_is_over_after_five_minutes() -> None:
+    evictions = Evictions()
+    evictions.freeze(16)
+    evictions.resume(MINUTE_US)
+    assert evictions.most({}, 6 * MINUTE_US - 1) == 16
+    assert evictions.most({}, 6 * MINUTE_US) == 10
+
+
 def test_nobody_is_evicted_where_a_fifth_of_the_devices_is_gone() -> None:
     nodes = [node(f"n{n}", 8) for n in range(5)]
     case = Case(nodes, tree(queue("a", 16), queue("b")))

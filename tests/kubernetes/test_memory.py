@@ -24,7 +24,7 @@ from tests.kubernetes.rig import Rig, Shoal
 from tests.kubernetes.tenants import OPTIONS, Owners, in_queue, names, settle
 
 EVENTS = (
-    EvictionsRestored(0, frozen=True, recent_us=(5,), lost=(("q", 3, 4),)),
+    EvictionsRestored(0, frozen=True, approved=(12, 0), recent_us=(5,), lost=(("q", 3, 4),)),
     DemandRestored(0, Learned(pods=7)),
 )
 CONTENT = Content(
@@ -180,7 +180,9 @@ async def test_frozen_evictions_stay_frozen_until_a_person_resumes_them() -> Non
     shoal = Shoal(rig, options=OPTIONS)
     owners = Owners(rig)
     await settle(rig, shoal, owners)
-    shoal.scheduler.loop.feed(EvictionsRestored(now_us(), frozen=True, recent_us=(), lost=()))
+    shoal.scheduler.loop.feed(
+        EvictionsRestored(now_us(), frozen=True, approved=(0, 0), recent_us=(), lost=())
+    )
     after = await successor(rig, shoal, owners)
     assert after.world.evictions.frozen
     assert after.scheduler.resume("somebody")

@@ -287,13 +287,15 @@ class WorkloadRestored:
 class EvictionsRestored:
     """What is remembered of evictions, from a snapshot or from where it was kept.
 
+    `approved`: how many evictions a person was last asked about, and until when so many may happen.
     `recent_us`: when workloads were evicted of late. `working`: how many devices worked, from when
-    on. `lost`: queue, when, and device microseconds lost
-    by its work, for preemptions of the last day.
+    on. `lost`: queue, when, and device microseconds lost by its work, for preemptions of the last
+    day.
     """
 
     at_us: int
     frozen: bool
+    approved: tuple[int, int]
     recent_us: tuple[int, ...]
     lost: tuple[tuple[str, int, int], ...]
     working: tuple[tuple[int, int], ...] = ()

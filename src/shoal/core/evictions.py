@@ -5,7 +5,7 @@ else is evicted until a person has looked.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sized
 
 MINUTE_US = 60_000_000
 DAY_US = 24 * 60 * MINUTE_US
@@ -26,6 +26,10 @@ class Evictions:
 
     def __init__(self) -> None:
         self.frozen = False
+        self.approved = 0
+        """How many evictions within the window a person was last asked to let happen."""
+        self.approved_until_us = 0
+        """Until when so many may; before a person resumes, that has passed."""
         self.recent_us: deque[int] = deque()
         """When workloads were evicted, within the window, since a person resumed."""
         self.working: deque[tuple[int, int]] = deque()
@@ -118,9 +122,25 @@ class Evictions:
         lost = self.lost.get(queue, ())
         return next((at_us for at_us, _ in lost if at_us > now_us - DAY_US), None)
 
-    def resume(self) -> None:
-        """Let evictions go on, and count them, and the devices that are gone, anew."""
+    def most(self, holders: Mapping[str, Sized], now_us: int) -> int:
+        """Return how many workloads may be evicted within the window where these run, by queue."""
+        running = sum(len(workloads) for workloads in holders.values())
+        most = max(MOST_EVICTIONS, running // MOST_EVICTIONS_PART)
+        return max(most, self.approved) if now_us < self.approved_until_us else most
+
+    def freeze(self, wanted: int) -> None:
+        """Evict nobody until a person has looked; `wanted` is how many would have been evicted."""
+        self.frozen = True
+        self.approved, self.approved_until_us = wanted, 0
+
+    def resume(self, at_us: int) -> None:
+        """Let evictions go on, and count them, and the devices that are gone, anew.
+
+        As many as the person was asked about may happen within the window: a large gang might
+        need them all at once, and would freeze evictions again for ever.
+        """
         self.frozen = False
+        self.approved_until_us = at_us + WINDOW_US
         self.recent_us.clear()
         while len(self.working) > 1:
             self.working.popleft()
@@ -135,8 +155,3 @@ class Evictions:
 def too_many_gone(gone: int, worked: int) -> bool:
     """Return whether so many devices are gone that the world is not to be trusted."""
     return gone > 0 and gone * MOST_GONE_PART >= worked
-
-
-def most_evictions(running: int) -> int:
-    """Return how many workloads may be evicted within the window where so many run."""
-    return max(MOST_EVICTIONS, running // MOST_EVICTIONS_PART)

@@ -7,7 +7,7 @@ from shoal.core.budget import Budget
 from shoal.core.clearing import Clearing, NoRoom, Room
 from shoal.core.decisions import Evict, Freeze, Reserve
 from shoal.core.entry import Entry
-from shoal.core.evictions import most_evictions, too_many_gone
+from shoal.core.evictions import too_many_gone
 from shoal.core.quota import Refusal, promise
 from shoal.core.shape import Shape
 from shoal.core.victims import Victim, lost_device_us
@@ -97,7 +97,7 @@ class MakingRoom:
         """Return whether so many more may be evicted; where they may not, freeze evictions."""
         world = self._world
         before = world.evictions.lately(self._now_us) + self._evicted
-        most = most_evictions(sum(len(uids) for uids in world.holders.values()))
+        most = world.evictions.most(world.holders, self._now_us)
         if before + workloads <= most:
             self._evicted += workloads
             return True

@@ -44,15 +44,21 @@ def snapshot(world: "World", at_us: int) -> Iterator[ev.Event]:
         yield ev.SpendingRestored(at_us, world.spending.kept(), world.spending.kept_runs())
     for name, (allowed, covered) in sorted(world.evictions.budgets.items()):
         yield ev.DisruptionBudgetSet(at_us, name, allowed, tuple(sorted(covered)))
+    yield evictions_kept(world, at_us)
+    yield from _waiting(world, at_us)
+
+
+def evictions_kept(world: "World", at_us: int) -> ev.EvictionsRestored:
+    """Return what is remembered of evictions, budgets of others aside."""
     evictions = world.evictions
-    yield ev.EvictionsRestored(
+    return ev.EvictionsRestored(
         at_us,
         evictions.frozen,
+        (evictions.approved, evictions.approved_until_us),
         tuple(evictions.recent_us),
         tuple(evictions.all_lost()),
         tuple(evictions.working),
     )
-    yield from _waiting(world, at_us)
 
 
 def _waiting(world: "World", at_us: int) -> Iterator[ev.Event]:
@@ -203,6 +209,7 @@ def _restore_evictions(world: "World", event: ev.EvictionsRestored) -> None:
     evictions.recent_us.clear()
     evictions.lost.clear()
     evictions.frozen = event.frozen
+    evictions.approved, evictions.approved_until_us = event.approved
     evictions.recent_us.extend(event.recent_us)
     if event.working:
         evictions.working.clear()

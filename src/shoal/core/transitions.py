@@ -42,7 +42,8 @@ def decided(world: "World", decision: Decision, at_us: int) -> None:
         case Evict():
             _evict(world, decision, at_us)
         case Freeze():
-            world.evictions.frozen = True
+            too_many = decision.reason is Reason.TOO_MANY_EVICTIONS
+            world.evictions.freeze(decision.count if too_many else 0)
         case Refuse():
             _refuse(world, decision)
         case Warn():

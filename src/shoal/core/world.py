@@ -118,7 +118,7 @@ class World:
             case ev.EvictionBlocked():
                 self._eviction_blocked(event)
             case ev.EvictionsResumed():
-                self.evictions.resume()
+                self.evictions.resume(event.at_us)
                 self.waiting.wake_hungry()
             case ev.DisruptionBudgetSet():
                 self.evictions.set_budget(event.name, event.allowed, event.workloads)

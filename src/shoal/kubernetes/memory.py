@@ -16,6 +16,7 @@ import msgspec
 import structlog
 
 from shoal.core import events as ev
+from shoal.core.snapshots import evictions_kept
 from shoal.core.world import World
 from shoal.kubernetes.client import Client
 from shoal.kubernetes.errors import (
@@ -160,14 +161,7 @@ def events_of(content: Content) -> Iterator[ev.Event]:
 
 def _learned(world: World) -> Iterator[ev.Event]:
     """What the core has learned, without a time, so that it is equal while nothing is learned."""
-    evictions = world.evictions
-    yield ev.EvictionsRestored(
-        0,
-        evictions.frozen,
-        tuple(evictions.recent_us),
-        tuple(evictions.all_lost()),
-        tuple(evictions.working),
-    )
+    yield evictions_kept(world, 0)
     if world.tenants.past is not None:
         yield ev.UsageRestored(0, world.tenants.now_us, world.tenants.past_written())
     ratios = world.declared.kept()

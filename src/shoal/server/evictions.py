@@ -1,9 +1,8 @@
 """Evictions, kept places and the guard as the API sends them, with their sentences."""
 
 from shoal.core.decisions import Evict, Freeze, GiveUp, Reserve
-from shoal.core.evictions import most_evictions
 from shoal.core.reservation import Reservation
-from shoal.core.world import Entry, State
+from shoal.core.world import Entry
 from shoal.loop.story import Life, Step
 from shoal.model.workload import Placement
 from shoal.server.models import (
@@ -181,14 +180,14 @@ def alert_text(look: Look) -> str:
 def guard_view(look: Look) -> GuardView:
     """Whether evictions are frozen."""
     guard, world = look.story.guard, look.world
-    running = sum(entry.state is not State.WAITING for entry in world.entries.values())
+    now_us = look.standing.doors.now_us()
     return GuardView(
         frozen=guard.frozen is not None,
         since=moment_or_none(guard.frozen_us),
         reason=guard.frozen.reason.value if guard.frozen is not None else None,
         text=alert_text(look),
-        lately=world.evictions.lately(look.standing.doors.now_us()),
-        most=most_evictions(running),
+        lately=world.evictions.lately(now_us),
+        most=world.evictions.most(world.holders, now_us),
         resumed_at=moment_or_none(guard.resumed_us),
         resumed_by=guard.by,
     )
