@@ -288,3 +288,29 @@ def test_places_kept_ahead_stay_kept_while_late_work_cannot_be_evicted() -> None
     case.submit(work("a/p", 1))
     case.to(20)
     case.run_on(20)
+
+
+def test_a_gang_goes_before_work_of_its_queue_where_others_need_not_give_back_to_it() -> None:
+    """What nobody holds of all guarantees together is no right of a queue that has none."""
+    case = Case([node("n1", 5)], tree(queue("a", 5), queue("b"), queue("c")))
+    case.submit(batch("b/v0"), batch("b/v1"), work("c/low", pods=2))
+    case.to(10)
+    case.submit(work("c/high", pods=3, priority=1))
+    assert case.starts("c/high") == ["10:00"]
+    assert [uid for _, uid, _ in case.evictions] == ["c/low"]
+
+
+def test_a_gang_takes_back_from_outside_its_team_what_its_sister_need_not_give() -> None:
+    """Two devices of the team are guaranteed to neither of the sisters; one of them is lent."""
+    team = queue("team", 4)
+    sisters = [replace(queue(name, 1), parent="team") for name in ("one", "two")]
+    case = Case([node("n1", 5)], tree(team, *sisters, queue("b")))
+    case.submit(work("b/old"), batch("b/v"), work("two/s1"), work("two/s2"))
+    case.to(5)
+    case.submit(batch("two/s3"))
+    case.end("two/s1")
+    case.submit(batch("b/w"))
+    case.to(10)
+    case.submit(work("one/p", pods=2))
+    assert case.starts("one/p") == ["10:00"]
+    assert sorted(uid for _, uid, _ in case.evictions) == ["b/v", "b/w"]

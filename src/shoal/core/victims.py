@@ -6,7 +6,7 @@ checkpoint, times the devices it is charged; where a workload never reports a ch
 than its queue's `checkpointInterval`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -53,6 +53,20 @@ class Victim:
     def uid(self) -> str:
         """The workload."""
         return self.entry.workload.uid
+
+    def lies_on(self, accelerators: Collection[str]) -> bool:
+        """Return whether its going frees something of any of these accelerators."""
+        return any(name in accelerators for name in self.accelerators)
+
+    @property
+    def leaves(self) -> int:
+        """How many leaves it holds something of."""
+        return sum(len(self.entry.held[pod].leaves) for pod in self.pods)
+
+    def devices_of(self, accelerators: Collection[str]) -> int:
+        """Return how many devices of these it holds something of."""
+        charges = (c for pod in self.pods for c in self.entry.charges.get(pod, ()))
+        return sum(1 for charge in charges if charge.accelerator in accelerators)
 
     @property
     def key(self) -> tuple[Cost, str, int]:
