@@ -86,6 +86,52 @@ async def test_a_guarantee_is_given_back_and_the_evicted_come_back_in_their_plac
     assert [write for write in rig.writes if write.startswith("evict")] == evicted
 
 
+@in_loop
+async def test_who_waits_in_the_place_of_the_evicted_takes_no_second_one(rig: Rig) -> None:
+    owners = web(rig)
+    shoal = Shoal(rig, options=OPTIONS)
+    await settle(rig, shoal, owners)
+    came = {uid: e.workload.created_us for uid, e in shoal.world.entries.items()}
+    rig.lingers = True
+    rig.put(PODS, in_queue(pod("asker", 2), "owner"))
+    await shoal.step()
+    first, second = names(rig)
+    # A successor comes, and those that were evicted go, one after the other.
+    owner = rig.get(REPLICA_SETS, "web", "ns")
+    for successor, gone in (("web-x", first), ("web-y", second)):
+        rig.put(PODS, in_queue(pod(successor, owner=owner, owner_kind="ReplicaSet"), "borrower"))
+        await shoal.step()
+        rig.remove(PODS, gone, "ns")
+        await shoal.step()
+        shoal.scheduler.source.mark_owner("uid-web")
+        await shoal.step()
+    evicted = {uid: e for uid, e in shoal.world.entries.items() if e.was_evicted}
+    assert {uid: e.workload.created_us for uid, e in evicted.items()} == came
+    pods = [shoal.scheduler.source.units.waiting[uid].pods for uid in came]
+    assert sorted(pods) == [("uid-web-x",), ("uid-web-y",)]
+
+
+@in_loop
+async def test_what_is_submitted_anew_while_it_waits_keeps_its_past(rig: Rig) -> None:
+    owners = web(rig)
+    shoal = Shoal(rig, options=OPTIONS)
+    await settle(rig, shoal, owners)
+    rig.put(PODS, in_queue(pod("asker", 2), "owner"))
+    await settle(rig, shoal, owners)
+    source = shoal.scheduler.source
+    before = source.pasts()
+    assert len(before) == 2
+    source.units.refused("uid-web", "n1", now_us())
+    source.mark_owner("uid-web")
+    await shoal.step()
+    assert all(shoal.world.entries[uid].refused == {"n1"} for uid in before)
+    assert source.pasts() == before
+    for uid in before:
+        for event in source.units.submit_again(uid, now_us()):
+            shoal.scheduler.loop.feed(event)
+    assert source.pasts() == before
+
+
 def note(body: Body) -> Any:
     return read_note(PODS.read(msgspec.json.encode(body)))
 

@@ -2,16 +2,15 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
 
 from shoal.core import events as ev
-from shoal.core.world import Entry, World
+from shoal.core.world import World
 from shoal.kubernetes.asks import AskReader
 from shoal.kubernetes.books import DEFAULT_OPTIONS, Books, SourceOptions
 from shoal.kubernetes.checkpoints import reported_us, saved_us
 from shoal.kubernetes.fleet import FleetView
 from shoal.kubernetes.flights import Flight, since_us
-from shoal.kubernetes.history import Past
+from shoal.kubernetes.history import NO_PAST, Past, past_of
 from shoal.kubernetes.truth import OWNER, Stage, Truth
 from shoal.kubernetes.units import Units
 from shoal.kubernetes.wire.pod import Pod
@@ -260,7 +259,7 @@ class Seats(Books):
             or self.truth.stage(self.pods.get(seat.pod)) is Stage.BOUND
         ]
         known = entry.started if entry is not None else {}
-        past = self.units.pasts.pop(flight.uid, None) or (_past_of(entry) if entry else NO_PAST)
+        past = self.units.pasts.pop(flight.uid, None) or (past_of(entry) if entry else NO_PAST)
         evicting = tuple(sorted(flight.evicting))
         yield ev.WorkloadRestored(
             now_us,
@@ -290,7 +289,7 @@ class Seats(Books):
         }
         for uid, entry in self.world.entries.items():
             if entry.was_evicted:
-                found[uid] = _past_of(entry)
+                found[uid] = past_of(entry)
         return found
 
     def recall(self, pasts: Mapping[str, Past], now_us: int) -> Iterator[ev.Event]:
@@ -305,15 +304,6 @@ class Seats(Books):
     def _since_us(self, flight: Flight, number: int, now_us: int) -> int:
         found = since_us(self.pods.get(flight.seats[number].pod))
         return now_us if found is None else min(found, now_us)
-
-
-NO_PAST: Final = Past(0, was_evicted=False)
-
-
-def _past_of(entry: Entry) -> Past:
-    return Past(
-        entry.workload.created_us, entry.was_evicted, entry.evictions_us, entry.served_device_us
-    )
 
 
 def _is_done(pod: Pod | None) -> bool:

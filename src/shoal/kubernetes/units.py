@@ -22,7 +22,7 @@ from shoal.kubernetes.flights import (
     reservation_of,
     workload_of,
 )
-from shoal.kubernetes.history import Past
+from shoal.kubernetes.history import NO_PAST, Past, past_of
 from shoal.kubernetes.numbers import Numbers
 from shoal.kubernetes.truth import NAMESPACE, OWNER, Stage, owner_uid
 from shoal.kubernetes.wire.pod import Pod
@@ -96,18 +96,16 @@ class Units:
             yield from self._drop_one(uid, now_us)
             return
         ask = self._book.ask(pod)
-        heir = self._inherits(owner_uid(pod), uid)
-        hold = self._follows(heir, [uid]) or self._hold([(pod, ask)], owner_uid(pod))
+        owner = owner_uid(pod)
+        # Who waits already takes no other place: its own may be that of a workload evicted before.
+        known = self.unit_of.get(uid) or self._inherits(owner, uid)
+        hold = self._follows(known, [uid]) or self._hold([(pod, ask)], owner)
         if hold is not None:
             yield from self._drop_one(uid, now_us)
             self.holds[uid] = hold
             return
         self.holds.pop(uid, None)
-        owner = owner_uid(pod)
-        known = self.unit_of.get(uid)
-        known = known or heir
-        number = int(known.rpartition("/")[2]) if known else self._new_number(owner, pod)
-        workload = self._workload(f"{owner}/{number}", [(pod, ask)])
+        workload = self._workload(known or f"{owner}/{self._new_number(owner, pod)}", [(pod, ask)])
         yield from self._submit(Unit(workload, owner, (uid,)), now_us)
 
     def together(self, owner: str, now_us: int) -> Iterator[ev.Event]:
@@ -182,7 +180,7 @@ class Units:
         """Have a workload that waits already wait with the places that are kept for it."""
         unit = self.waiting.get(uid)
         if unit is not None:
-            yield ev.WorkloadEnded(now_us, uid, Outcome.CANCELLED)
+            yield from self._renew(uid, now_us)
             yield from self._submit(unit, now_us)
 
     def refuse(self, uid: str, waited: str) -> str:
@@ -299,20 +297,27 @@ class Units:
         entry = self._book.world.entries.get(uid)
         if entry is not None and _is_the_same(entry, unit.workload, refused):
             return
-        if entry is not None:
-            yield ev.WorkloadEnded(now_us, uid, Outcome.CANCELLED)
+        yield from self._renew(uid, now_us)
         reserved = reservation_of(self._book.world, unit.workload, self._book.kept.pop(uid, None))
-        past = self.pasts.pop(uid, None)
-        if refused or reserved or past:
+        past = self.pasts.pop(uid, NO_PAST)
+        if refused or reserved or past is not NO_PAST:
             yield ev.WorkloadRestored(
                 *(now_us, unit.workload, 0, (), (), None, refused),
-                was_evicted=past is not None and past.was_evicted,
-                evictions_us=past.evictions_us if past is not None else (),
+                was_evicted=past.was_evicted,
+                evictions_us=past.evictions_us,
                 reserved=reserved,
-                served_device_us=past.served_device_us if past is not None else 0,
+                served_device_us=past.served_device_us,
             )
         else:
             yield ev.WorkloadSubmitted(now_us, unit.workload)
+
+    def _renew(self, uid: str, now_us: int) -> Iterator[ev.Event]:
+        """End a workload that is submitted anew at once, with its past."""
+        entry = self._book.world.entries.get(uid)
+        if entry is not None:
+            if entry.was_evicted:
+                self.pasts.setdefault(uid, past_of(entry))
+            yield ev.WorkloadEnded(now_us, uid, Outcome.CANCELLED)
 
     def _came_back(self, unit: Unit) -> None:
         """Note that a workload that was evicted has pods again, or a place for them."""
