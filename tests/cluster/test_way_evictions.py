@@ -14,6 +14,7 @@ from tests.cluster.way import (
     POD,
     Body,
     Shoal,
+    ask,
     bound,
     events_of,
     gated,
@@ -249,3 +250,48 @@ def test_who_leads_next_remembers_who_was_evicted(cluster: Cluster, shoal: Shoal
     assert waiting[-1]["workloads"] == 2
     cluster.api.delete(POD, "asker", "owner", grace_s=0)
     wait_bound(cluster, 2)
+
+
+def test_what_ran_for_its_maximum_is_held_back_when_it_is_made_again(
+    cluster: Cluster, shoal: Shoal, tmp_path: Path
+) -> None:
+    """A Job and a StatefulSet end after 4 s; their pods are made again, and stay at the gate."""
+    file = tmp_path / "queues.yaml"
+    limit = "namespaces: {matchLabels: {team: borrower}}"
+    file.write_text(QUEUES.replace(limit, f"{limit}\n  maximumRun: {{batch: 4s}}"))
+    shoal.process.stop()
+    shoal.start()
+    cluster.api.create(gated_job("train", 1, retries=6))
+    body = gated_deployment("nb", 1)
+    cluster.api.create(body | {"kind": "StatefulSet", "spec": body["spec"] | {"serviceName": "nb"}})
+    first = {p["metadata"]["uid"] for p in _pods(wait_bound(cluster, 2), cluster)}
+    held = eventually(lambda: _held(cluster), 60, "their pods are not held back")
+    assert not {p["metadata"]["uid"] for p in held} & first
+    said = ask(cluster, "why", "nb-0", "--namespace", "team")
+    assert "It ran for 4s, its maximum in queue borrower, and was ended." in said
+    assert any("to 0 and back" in note for _, note in events_of(cluster, "nb-0"))
+    # Whoever leads next knows it from the pods.
+    shoal.process.stop()
+    shoal.start()
+    eventually(lambda: shoal.leads, 30, "it does not lead")
+    shoal.check()
+    assert bound(cluster) == {}
+    for replicas in (0, 1):
+        scale = {"spec": {"replicas": replicas}}
+        cluster.api.patch("apps/v1/StatefulSet", "nb", scale, "team", subresource="scale")
+        if not replicas:
+            eventually(lambda: len(cluster.api.list(POD, "team")) == 1, 30, "it did not scale")
+    assert list(wait_bound(cluster, 1)) == ["nb-0"]
+
+
+def _pods(names: Iterable[str], cluster: Cluster) -> list[Body]:
+    return [p for p in cluster.api.list(POD, "team") if p["metadata"]["name"] in names]
+
+
+def _held(cluster: Cluster) -> list[Body] | None:
+    pods = [
+        p
+        for p in cluster.api.list(POD, "team")
+        if "shoal.dev/held" in p["metadata"].get("annotations", {})
+    ]
+    return pods if len(pods) == 2 else None

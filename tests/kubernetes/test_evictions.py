@@ -132,6 +132,22 @@ async def test_what_is_submitted_anew_while_it_waits_keeps_its_past(rig: Rig) ->
     assert source.pasts() == before
 
 
+@in_loop
+async def test_a_replica_that_stops_in_good_order_comes_back_in_its_place(rig: Rig) -> None:
+    owner = rig.put(REPLICA_SETS, replica_set("web", 1, restartPolicy="Always"))
+    owners = Owners(rig, (owner, "ReplicaSet", "borrower"))
+    shoal = Shoal(rig, options=OPTIONS)
+    await settle(rig, shoal, owners)
+    came_us = shoal.world.entries["uid-web/0"].workload.created_us
+    rig.lingers = True
+    rig.put(PODS, in_queue(pod("asker", 2), "owner"))
+    await settle(rig, shoal, owners)
+    rig.change(PODS, names(rig)[0], "ns", status={"phase": "Succeeded"})
+    await settle(rig, shoal, owners)
+    assert shoal.states()["uid-web/0"] == "waiting"
+    assert shoal.world.entries["uid-web/0"].workload.created_us == came_us
+
+
 def note(body: Body) -> Any:
     return read_note(PODS.read(msgspec.json.encode(body)))
 

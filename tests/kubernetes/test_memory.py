@@ -11,12 +11,13 @@ from shoal.core.demand import Learned
 from shoal.core.events import DemandRestored, EvictionsRestored, NodeLost
 from shoal.kubernetes import memory as module
 from shoal.kubernetes.client import Client
-from shoal.kubernetes.history import Past
+from shoal.kubernetes.history import Ended, Mark, Past
 from shoal.kubernetes.memory import Content, Memory, content_of, events_of
 from shoal.kubernetes.scheduler import SchedulerOptions, now_us
 from shoal.kubernetes.wire.cluster import ConfigMap
 from shoal.kubernetes.wire.kinds import JOBS, NAMESPACES, NODES, PODS, REPLICA_SETS
 from shoal.loop.records import encode
+from shoal.model.hold import HoldReason
 from shoal.model.queue import Queue, QueueTree
 from tests.kubernetes.fake_api import FakeApi, Refusal, in_loop, transport_to, until
 from tests.kubernetes.manifests import job, namespace, node, pod, replica_set
@@ -31,6 +32,7 @@ CONTENT = Content(
     b"".join(encode(event) for event in EVENTS),
     {"uid/0": Past(1, was_evicted=True, evictions_us=(2,), served_device_us=9)},
     {"owner": {"n1": 10}},
+    {"other": (Ended("nb-0", 7, Mark(HoldReason.TOO_LONG, "q", 8, 8)),)},
 )
 
 

@@ -18,6 +18,7 @@ from shoal.model.request import DeviceRequest, Request
 from shoal.model.workload import WorkloadType
 from shoal.objects.annotations import (
     DEFAULT_QUEUE,
+    HELD,
     PLAN,
     QUEUE,
     SAID_WHILE_RUNNING,
@@ -32,7 +33,7 @@ from shoal.objects.rights import priority_in, queue_for, type_in
 REMEMBERED: Final = 4096
 """So many owners' last pods are remembered."""
 
-_LATER: Final = frozenset({PLAN, *SAID_WHILE_RUNNING})
+_LATER: Final = frozenset({PLAN, HELD, *SAID_WHILE_RUNNING})
 """Annotations that come to a pod after it was created."""
 
 

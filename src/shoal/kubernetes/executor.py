@@ -40,6 +40,7 @@ from shoal.kubernetes.errors import (
 )
 from shoal.kubernetes.evicting import Evicting
 from shoal.kubernetes.flights import Flight
+from shoal.kubernetes.history import Mark
 from shoal.kubernetes.plans import (
     note_patch,
     read_note,
@@ -47,6 +48,7 @@ from shoal.kubernetes.plans import (
 )
 from shoal.kubernetes.source import Source
 from shoal.kubernetes.taking_back import TakingBack, is_uncounted
+from shoal.kubernetes.timed_out import mark_patch, read_mark
 from shoal.kubernetes.truth import Stage
 from shoal.kubernetes.wire.kinds import RESOURCE_CLAIMS
 from shoal.kubernetes.wire.pod import Pod
@@ -133,7 +135,7 @@ class KubernetesExecutor:
         elif isinstance(decision, Retract):
             self._retract(decision)
         elif isinstance(decision, Evict):
-            flight = self._source.evicted(decision)
+            flight = self._source.evicted(decision, self._now_us())
             if flight is not None:
                 self._news.evicts(flight)
                 self._evict(flight)
@@ -165,6 +167,24 @@ class KubernetesExecutor:
             flight = self._source.flights.get(uid)
             if flight is not None and number in flight.seats:
                 self._spawn(self._one(flight, number), f"seat/{uid}/{number}")
+
+    def mark_held(self) -> None:
+        """Write on pods why they are held back, or that they no longer are."""
+        timed_out = self._source.units.timed_out
+        marks, timed_out.to_mark = timed_out.to_mark, {}
+        for uid, mark in marks.items():
+            self._spawn(self._mark(uid, mark), f"held/{uid}")
+
+    async def _mark(self, uid: str, mark: Mark | None) -> None:
+        pod = self._source.pods.get(uid)
+        for _ in range(MOST_TRIES):
+            if pod is None or read_mark(pod) == mark:
+                return
+            if mark is not None and not pod.spec.scheduling_gates:
+                return
+            if await self._writes.patch(pod, mark_patch(pod, mark)) is not None:
+                return
+            pod = await self._writes.look(pod)
 
     def take_over(self) -> None:
         """Go on with what an earlier leader began."""

@@ -36,6 +36,8 @@ class Seat:
     pod: str
     since_us: int
     """Since when it is as it is: taken, or empty."""
+    name: str = ""
+    """The name of the pod that sits here, or did last."""
     saved_us: int | None = None
     """Up to when the pod says that its work is saved."""
 
@@ -55,6 +57,8 @@ class Flight:
     """Why the start did not come true, once it is being taken back."""
     evicting: dict[int, Eviction] = field(default_factory=dict)
     """Seats whose pods are being evicted."""
+    ended: bool = False
+    """Whether pods of it are gone because it ran for as long as it may."""
     saved_us: int | None = None
     """Up to when the work of all its pods is saved, as the core was told."""
 

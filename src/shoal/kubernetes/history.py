@@ -1,14 +1,15 @@
-"""What is remembered of a workload across restarts that its pods do not say."""
+"""What is remembered across restarts."""
 
 from typing import Final
 
 import msgspec
 
 from shoal.core.entry import Entry
+from shoal.model.hold import HoldReason
 
 
 class Past(msgspec.Struct, frozen=True, array_like=True):
-    """The past of a workload that was evicted.
+    """The past of a workload that was evicted, which its pods do not say.
 
     Attributes:
         came_us: when it came at first; its pods are younger.
@@ -32,3 +33,33 @@ def past_of(entry: Entry) -> Past:
     return Past(
         entry.workload.created_us, entry.was_evicted, entry.evictions_us, entry.served_device_us
     )
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """Why a pod is held back whose time is up; written on it.
+
+    Attributes:
+        reason: whether it waited (`TOO_LATE`) or ran (`TOO_LONG`) for as long as it may.
+        queue: whose limit that is.
+        took_us: for how long it did.
+        maximum_us: the limit.
+    """
+
+    reason: HoldReason
+    queue: str
+    took_us: int
+    maximum_us: int
+
+
+class Ended(msgspec.Struct, frozen=True, array_like=True):
+    """Work that was ended, for which its controller has made no pods since.
+
+    Attributes:
+        name: of its pod.
+        at_us: when it was told to end.
+        mark: that of the pods which are made in its place.
+    """
+
+    name: str
+    at_us: int
+    mark: Mark

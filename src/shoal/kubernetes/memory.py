@@ -25,7 +25,7 @@ from shoal.kubernetes.errors import (
     KubernetesError,
     NotFoundError,
 )
-from shoal.kubernetes.history import Past
+from shoal.kubernetes.history import Ended, Past
 from shoal.kubernetes.source import Source
 from shoal.kubernetes.wire.cluster import ConfigMap
 from shoal.kubernetes.wire.kinds import CONFIG_MAPS
@@ -52,12 +52,14 @@ RESTORED: Final = (
 class Content(msgspec.Struct, frozen=True):
     """What is kept: events that restore what the core has learned, and pasts of workloads.
 
-    `refusals` says until when (us) pods of an owner are not planned on a node again.
+    `refusals` says until when (us) pods of an owner are not planned on a node again; `ended`, by
+    owner, what ran for as long as it may.
     """
 
     events: bytes = b""
     pasts: dict[str, Past] = {}
     refusals: dict[str, dict[str, int]] = {}
+    ended: dict[str, tuple[Ended, ...]] = {}
 
 
 _decoder = msgspec.msgpack.Decoder(Content)
@@ -148,6 +150,7 @@ def content_of(world: World, source: Source, now_us: int) -> Content:
         b"".join(encode(event) for event in _learned(world)),
         source.pasts(),
         source.units.refused_now(now_us),
+        dict(source.units.timed_out.ended),
     )
 
 

@@ -69,6 +69,8 @@ class Eviction(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     grace_s: int
     pods: tuple[int, ...] = ()
     kept: tuple[Kept, ...] = ()
+    at_us: int = 0
+    """When it was decided."""
 
 
 class PlanNote(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

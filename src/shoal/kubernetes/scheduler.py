@@ -236,6 +236,7 @@ class Scheduler:
         if not leads or self._cache.troubles():
             return False
         self.executor.release_seats()
+        self.executor.mark_held()
         self._look_at_deadlines(at_us)
         self._tell_holds()
         return self._undecided and self._decide(at_us)
@@ -248,6 +249,8 @@ class Scheduler:
         _log.info("remembered", workloads=len(content.pasts), refusals=len(content.refusals))
         for owner, nodes in content.refusals.items():
             self.source.units.refusals.setdefault(owner, {}).update(nodes)
+            self.source.mark_owner(owner)
+        for owner in self.source.units.timed_out.recall(content.ended):
             self.source.mark_owner(owner)
         yield from events_of(content)
         yield from self.source.recall(content.pasts, at_us)

@@ -15,6 +15,7 @@ from shoal.kubernetes.truth import OWNER, Stage, Truth
 from shoal.kubernetes.units import Units
 from shoal.kubernetes.wire.pod import Pod
 from shoal.model.request import Request
+from shoal.model.verdict import Reason
 from shoal.model.workload import Outcome, Placement
 
 
@@ -114,11 +115,14 @@ class Seats(Books):
     def _evicted(self, flight: Flight, number: int, uid: str, now_us: int) -> Iterator[ev.Event]:
         """An evicted pod is gone. Its workload, if it was the last, waits for new pods."""
         pod = self.pods.get(uid)
-        del flight.evicting[number]
-        flight.seats.pop(number)
+        eviction, seat = flight.evicting.pop(number), flight.seats.pop(number)
+        if eviction.reason == Reason.MAXIMUM_RUN and not flight.ended and not _is_done(pod):
+            flight.ended = True
+            if uid != flight.owner:
+                self.units.timed_out.ran(flight, seat.name, eviction.at_us)
         self._vacant[flight.owner].discard((flight.uid, number))
         last = not flight.seats
-        if last and (_is_done(pod) or uid == flight.owner):
+        if last and (flight.ended or _is_done(pod) or uid == flight.owner):
             outcome = Outcome.COMPLETED if _is_done(pod) else Outcome.EVICTED
             yield ev.WorkloadEnded(now_us, flight.uid, outcome)
         else:
@@ -212,7 +216,9 @@ class Seats(Books):
 
     def _seat(self, flight: Flight, number: int, pod: str, now_us: int) -> None:
         seat = flight.seats[number]
+        found = self.pods.get(pod)
         seat.pod, seat.since_us, seat.saved_us = pod, now_us, None
+        seat.name = found.metadata.name if found is not None else ""
         self._vacant[flight.owner].discard((flight.uid, number))
         self._seats[pod] = (flight.uid, number)
 
@@ -307,7 +313,10 @@ class Seats(Books):
 
 
 def _is_done(pod: Pod | None) -> bool:
-    return pod is not None and pod.status.phase == "Succeeded"
+    """Whether a pod has finished its work. One that always restarts does not finish: it stopped."""
+    if pod is None or pod.spec.restart_policy == "Always":
+        return False
+    return pod.status.phase == "Succeeded"
 
 
 def _alike(one: Request, other: Request) -> bool:

@@ -70,7 +70,7 @@ class Source(Starts):
             self._pods_dirty[new.uid] = None
         elif old is not None:
             self.pods.pop(old.uid, None)
-            self.units.forget_pod(old.uid)
+            self.units.timed_out.forget_pod(old.uid)
             self._pods_dirty[old.uid] = None
             self._owners_dirty[owner_uid(old)] = None
 
@@ -213,6 +213,9 @@ class Source(Starts):
                 if self.units.waits(pod):
                     yield from self.units.one(pod.uid, pod, now_us)
         yield from self._drop_unwanted_seats(owner, now_us)
+        again_us = self.units.timed_out.expire(owner, now_us, self.options.slot_keep_us)
+        if again_us is not None:
+            self.units.due[owner] = again_us
         if not self.truth.pods.by(OWNER, owner) and not self.flights_of.get(owner):
             self.units.numbers.forget(owner)
             self.units.refusals.pop(owner, None)

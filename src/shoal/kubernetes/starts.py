@@ -16,6 +16,7 @@ from shoal.kubernetes.flights import (
     pod_count,
     workload_of,
 )
+from shoal.kubernetes.history import Mark
 from shoal.kubernetes.plans import Eviction, Kept, PlanNote, PodPlan, attempt_of, read_note
 from shoal.kubernetes.seats import Seats
 from shoal.kubernetes.truth import OWNER, Stage, owner_uid
@@ -98,13 +99,14 @@ class Starts(Seats):
 
     def refused(self, decision: Refuse) -> None:
         """Plan pods no more that have waited for as long as they may."""
-        hours, seconds = divmod(decision.waited_us // SECOND_US, 3600)
-        waited = f"{hours} h {seconds // 60} min"
-        owner = self.units.refuse(decision.workload, waited)
+        unit = self.units.waiting.get(decision.workload)
+        queue = unit.workload.queue if unit is not None else ""
+        mark = Mark(HoldReason.TOO_LATE, queue, decision.waited_us, decision.maximum_us)
+        owner = self.units.refuse(decision.workload, mark)
         if owner:
             self._owners_dirty[owner] = None
 
-    def evicted(self, decision: Evict) -> Flight | None:
+    def evicted(self, decision: Evict, now_us: int) -> Flight | None:
         """Note that pods are to be evicted; None if they belong to no start of ours."""
         flight = self.flights.get(decision.workload)
         if flight is None:
@@ -121,7 +123,7 @@ class Starts(Seats):
         )
         numbers = tuple(number for number in decision.pods if number in flight.seats)
         grace_s = -(-decision.grace_us // SECOND_US)
-        eviction = Eviction(decision.for_, decision.reason.value, grace_s, numbers, kept)
+        eviction = Eviction(decision.for_, decision.reason.value, grace_s, numbers, kept, now_us)
         for number in numbers:
             flight.evicting[number] = eviction
             eviction = msgspec.structs.replace(eviction, pods=(), kept=())

@@ -22,8 +22,9 @@ from shoal.kubernetes.flights import (
     reservation_of,
     workload_of,
 )
-from shoal.kubernetes.history import NO_PAST, Past, past_of
+from shoal.kubernetes.history import NO_PAST, Mark, Past, past_of
 from shoal.kubernetes.numbers import Numbers
+from shoal.kubernetes.timed_out import TimedOut
 from shoal.kubernetes.truth import NAMESPACE, OWNER, Stage, owner_uid
 from shoal.kubernetes.wire.pod import Pod
 from shoal.model.hold import Hold, HoldReason
@@ -72,11 +73,10 @@ class Units:
         waited for (us)."""
         self.pasts: dict[str, Past] = {}
         """What is remembered of workloads that have not been submitted since."""
-        self._too_late: dict[str, str] = {}
-        """Pods that waited for as long as their queue allows, and how long that was."""
         self._quota_seen: dict[str, tuple[str, str, str, str]] = {}
         """Owners whose claim a quota refused: namespace, quota, its version then, the message."""
         self._book = book
+        self.timed_out = TimedOut(book, self.waits, self.lacking)
 
     # Which pods wait
 
@@ -183,18 +183,14 @@ class Units:
             yield from self._renew(uid, now_us)
             yield from self._submit(unit, now_us)
 
-    def refuse(self, uid: str, waited: str) -> str:
+    def refuse(self, uid: str, mark: Mark) -> str:
         """Let a workload wait no more; returns its owner, empty if it is no unit."""
         unit = self.take_out(uid)
         if unit is None:
             return ""
         self.numbers.free(unit.owner, int(uid.rpartition("/")[2]))
-        self._too_late.update(dict.fromkeys(unit.pods, waited))
+        self.timed_out.waited(unit.pods, mark)
         return unit.owner
-
-    def forget_pod(self, uid: str) -> None:
-        """Forget a pod that is gone."""
-        self._too_late.pop(uid, None)
 
     def expire(self, uid: str, now_us: int) -> Iterator[ev.Event]:
         """Give up a workload whose evicted pods nobody makes again."""
@@ -415,9 +411,10 @@ class Units:
     def _hold(self, pairs: Sequence[tuple[Pod, Ask]], owner: str) -> Hold | None:
         """Why these pods may not be planned, or None."""
         uids = tuple(pod.uid for pod, _ in pairs)
+        timed_out = self.timed_out.hold(pairs, owner)
+        if timed_out is not None:
+            return timed_out
         for pod, ask in pairs:
-            if pod.uid in self._too_late:
-                return Hold(HoldReason.TOO_LATE, uids, (("hours", self._too_late[pod.uid]),))
             refusal = ask.refusal or self._wrong_minimum(pod, ask)
             if refusal is not None:
                 return Hold(HoldReason.REFUSED, uids, refusal=refusal)

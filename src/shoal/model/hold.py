@@ -21,7 +21,8 @@ class HoldReason(StrEnum):
     - `OWN_CLAIM`: `claim`;
     - `STUCK`: `node`, `message` of kube-scheduler;
     - `FOLLOWS`: `workload` whose pods were evicted and are not gone yet;
-    - `TOO_LATE`: `hours` that it waited, as long as its queue lets work wait.
+    - `TOO_LATE`: `queue`, and for how long it waited (`took_us`), which is as long as it may;
+    - `TOO_LONG`: `queue`, and for how long it ran (`took_us`), which is as long as it may.
     """
 
     INCOMPLETE = "incomplete"
@@ -32,6 +33,7 @@ class HoldReason(StrEnum):
     STUCK = "stuck"
     FOLLOWS = "follows"
     TOO_LATE = "too-late"
+    TOO_LONG = "too-long"
 
 
 @dataclass(frozen=True, slots=True)

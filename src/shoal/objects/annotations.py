@@ -66,10 +66,13 @@ CLAIM: Final = f"{PREFIX}claim"
 PLAN: Final = f"{PREFIX}plan"
 """The scheduling gate; as an annotation it is always forged."""
 
+HELD: Final = f"{PREFIX}held"
+"""Why a pod is held back that waited, or whose work ran, for as long as it may."""
+
 USER: Final = f"{PREFIX}user"
 """Who asked for the work; whoever writes it himself would be another."""
 
-WRITTEN_BY_SHOAL: Final = (CLAIM, PLAN, USER)
+WRITTEN_BY_SHOAL: Final = (CLAIM, PLAN, HELD, USER)
 
 DEFAULT_QUEUE: Final = "default"
 

@@ -15,7 +15,10 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
         "part": "Evicts {pods:,} of {of_pods:,} pods of {workload}",
         "was-whole": "Evicted",
         "ends": "Ends {workload}, which ran for as long as its queue allows.",
-        "was-ends": "Ended, because it ran for as long as its queue allows.",
+        "was-ends": (
+            "Ended, because it ran for as long as its queue allows. Submit it again to have it run"
+            " anew."
+        ),
         "was-part": "{pods:,} of its {of_pods:,} pods evicted",
         "for-reclaim": " for {names}, to give queue {queue} back what it is guaranteed",
         "for-preemption": " for {names}, of higher priority in queue {queue}",
@@ -87,7 +90,7 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
         "part": "驱逐 {workload} 的 {of_pods:,} 个 Pod 中的 {pods:,} 个",
         "was-whole": "它已被驱逐",
         "ends": "结束 {workload}：已达到其队列允许的最长运行时间。",
-        "was-ends": "已结束：达到其队列允许的最长运行时间。",
+        "was-ends": "已结束：达到其队列允许的最长运行时间。如需重新运行，请再次提交。",
         "was-part": "它的 {of_pods:,} 个 Pod 中有 {pods:,} 个被驱逐",
         "for-reclaim": "，为 {names} 归还队列 {queue} 的保障配额",
         "for-preemption": "，为队列 {queue} 中优先级更高的 {names} 让位",

@@ -6,6 +6,7 @@ from typing import Final
 from shoal.model.hold import Hold, HoldReason
 from shoal.texts.language import Language
 from shoal.texts.refusals import refusal_text
+from shoal.texts.screens import duration_text
 
 _ENGLISH: Final[Mapping[HoldReason, str]] = {
     HoldReason.INCOMPLETE: (
@@ -34,8 +35,12 @@ _ENGLISH: Final[Mapping[HoldReason, str]] = {
         "It takes the place of a pod that was evicted, and waits until that one is gone."
     ),
     HoldReason.TOO_LATE: (
-        "It waited for {hours}, which is as long as its queue lets such work wait, and is no longer"
+        "It waited for {took}, as long as queue {queue} lets such work wait, and is no longer"
         " tried. Create it again to have it wait anew."
+    ),
+    HoldReason.TOO_LONG: (
+        "It ran for {took}, its maximum in queue {queue}, and was ended. Create it again, or scale"
+        " it to 0 and back, to have it run anew."
     ),
 }
 
@@ -62,7 +67,12 @@ _CHINESE: Final[Mapping[HoldReason, str]] = {
     ),
     HoldReason.FOLLOWS: "它将接替一个被驱逐的 Pod，正在等待该 Pod 结束。",
     HoldReason.TOO_LATE: (
-        "它已等待 {hours}，达到其队列允许此类工作等待的上限，不再尝试。如需重新等待，请重新创建。"
+        "它已等待 {took}，达到队列 {queue} 允许此类工作等待的上限，不再尝试。"
+        "如需重新等待，请重新创建。"
+    ),
+    HoldReason.TOO_LONG: (
+        "它已运行 {took}，达到其在队列 {queue} 中的最长运行时间，已被结束。"
+        "如需重新运行，请重新创建，或缩容到 0 再扩容。"
     ),
 }
 
@@ -74,6 +84,8 @@ def hold_text(hold: Hold, language: Language = Language.ENGLISH) -> str:
     details: dict[str, str | int] = dict(hold.details)
     if hold.refusal is not None:
         details["refusal"] = refusal_text(hold.refusal, language)
+    if "took_us" in details:
+        details["took"] = duration_text(int(details["took_us"]) / 1_000_000)
     if hold.reason is HoldReason.QUOTA:
         used, asked, allowed = (int(details[key]) for key in ("used", "asked", "allowed"))
         details["excess"] = used + asked - allowed
