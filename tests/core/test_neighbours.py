@@ -29,9 +29,10 @@ def share(
     pods: int = 1,
     type_: WorkloadType = BATCH,
     apart: str = "",
+    keeps: bool = False,
 ) -> Workload:
     """Work in the queue that its uid begins with; each pod asks for a tenth of a device."""
-    asked = DeviceRequest(1, False, 0, 100, floor=PRESETS[floor], apart=apart)
+    asked = DeviceRequest(1, False, 0, 100, floor=PRESETS[floor], apart=apart, keeps_to_party=keeps)
     sets = (PodSet("main", pods, Request(devices=asked)),)
     return Workload(uid, sets, queue=uid.rpartition("/")[0], type=type_)
 
@@ -119,6 +120,51 @@ def test_queues_mix_where_the_pool_says_so() -> None:
     assert not case.validator.debts
 
 
+def test_who_keeps_to_its_queue_shares_with_no_other_where_queues_mix() -> None:
+    case = Case([shared_node("n", 1, Cap.DRIVER), shared_node("m", 1, Cap.DRIVER)], QUEUES)
+    case.happen(ev.PoolsSet(0, (mixing("n"), mixing("m"))))
+    case.submit(share("red/a/1", "driver", keeps=True))
+    case.submit(share("blue/1", "driver"))
+    assert leaves_of(case, "blue/1") != leaves_of(case, "red/a/1"), "it lets no other come to it"
+    case.submit(share("red/b/1", "driver", keeps=True))
+    assert leaves_of(case, "red/b/1") == leaves_of(case, "red/a/1"), "and goes to no other"
+    case.submit(share("red/b/2"))
+    case.submit(share("blue/2", "driver", keeps=True))
+    assert leaves_of(case, "blue/2") == leaves_of(case, "blue/1")
+    case.end("red/a/1", "red/b/1", "blue/2")
+    case.submit(share("red/a/3"), share("blue/3"), share("red/a/4"), share("blue/4"))
+    mixed = {
+        leaf: {
+            q
+            for q in ("red", "blue")
+            for u in case.world.entries
+            if u.startswith(q) and leaf in leaves_of(case, u)
+        }
+        for leaf in ("n/0", "m/0")
+    }
+    assert {"red", "blue"} in mixed.values(), "those who do not keep to their queue mix again"
+
+
+def test_who_keeps_to_its_queue_has_a_partition_beside_others() -> None:
+    card = divided("n/0", 2, "H100")
+    case = Case([Node("n", 8_000, 100, 9, (card,))], QUEUES)
+    case.submit(share("blue/1"), share("red/a/1", "driver", keeps=True))
+    assert case.starts("red/a/1")
+
+
+def test_who_kept_to_its_queue_and_has_others_beside_it_is_a_debt() -> None:
+    case = Case([shared_node("n")], QUEUES)
+    case.happen(ev.PoolsSet(0, (mixing("n"),)))
+    case.submit(share("blue/1"))
+    held = (Placement(0, "n", ("n/0",)),)
+    case.happen(ev.WorkloadAdopted(0, share("red/a/1", keeps=True), held))
+    assert [(debt.kind, debt.amount) for debt in case.validator.debts] == [("neighbours", 2)]
+    case.submit(share("blue/2"))
+    assert case.verdict("blue/2").obstacles == (Obstacle(Reason.NEIGHBOURS, 1),)
+    case.end("red/a/1")
+    assert case.starts("blue/2")
+
+
 def test_without_queues_everybody_is_one() -> None:
     case = Case([shared_node("n")], QueueTree())
     case.submit(share("red/1"), share("blue/1"))
@@ -184,7 +230,8 @@ def test_a_start_on_too_little_isolation_is_found_out() -> None:
 def test_floors_and_neighbours_are_recorded_and_remembered() -> None:
     case = Case([shared_node("n", 2, Cap.DRIVER)], QUEUES)
     case.happen(ev.PoolsSet(0, (mixing("n"),)))
-    case.submit(share("red/a/1", "driver", pods=2, type_=INFERENCE), share("blue/1", "soft"))
+    kept = share("red/a/1", "driver", pods=2, type_=INFERENCE, keeps=True)
+    case.submit(kept, share("red/b/1", "soft"))
     events = tuple(case.world.snapshot(0))
     assert tuple(decode(b"".join(map(encode, events)))) == events
     again = world_of()

@@ -1,13 +1,17 @@
 """Pools: which nodes take which types of work."""
 
+import pytest
+
 from shoal.core import events as ev
+from shoal.core.decisions import Start
+from shoal.core.validate import InvariantError, Validator
 from shoal.core.world import World
 from shoal.loop.records import decode, encode
 from shoal.model.pool import Pool
 from shoal.model.request import Operator, Requirement
 from shoal.model.selector import Selector
 from shoal.model.verdict import Obstacle, Reason
-from shoal.model.workload import WorkloadType
+from shoal.model.workload import Placement, WorkloadType
 from tests.core.build import node
 from tests.core.cases import Case, batch, queue, tree, work
 
@@ -60,6 +64,45 @@ def test_a_node_that_changes_its_labels_changes_its_pool() -> None:
     assert case.starts("r/b") == []
     case.happen(ev.NodeSeen(0, node("n", 4, labels={"pool": "small"})))
     assert case.starts("r/b") == ["0:00"]
+
+
+def test_a_node_in_several_pools_takes_nothing_until_it_is_in_one() -> None:
+    case = case_of(pool("big", NOTEBOOK), pool("small", NOTEBOOK))
+    case.submit(work("q/a", 2, type_=NOTEBOOK))
+    assert case.nodes_of("q/a") == ["n"]
+    both = Pool("both", Selector((Requirement("pool", Operator.EXISTS),)), (NOTEBOOK,), ())
+    case.happen(ev.PoolsSet(0, (pool("big", NOTEBOOK), both)))
+    case.submit(work("q/b", 2, type_=NOTEBOOK))
+    assert case.nodes_of("q/a") == ["n"], "what runs goes on"
+    assert case.verdict("q/b").obstacles[0] == Obstacle(Reason.SEVERAL_POOLS, 1)
+    case.happen(ev.NodeSeen(0, node("n", 4, labels={"pool": "small"})))
+    assert case.nodes_of("q/b") == ["n"]
+
+
+def test_places_that_are_kept_are_lost_with_the_pool() -> None:
+    case = case_of(pool("big", WorkloadType.TRAINING))
+    case.submit(work("q/n", 2, run_us=600_000_000))
+    case.submit(work("q/a", 4))
+    assert case.world.entries["q/a"].reserved
+    case.happen(ev.PoolsSet(0, (pool("big", NOTEBOOK),)))
+    assert not case.world.entries["q/a"].reserved
+    assert case.verdict("q/a").obstacles[0] == Obstacle(Reason.POOL, 1)
+    case.end("q/n")
+    assert not case.starts("q/a")
+
+
+def test_a_start_on_a_node_that_is_closed_to_it_is_found_out() -> None:
+    case = case_of(pool("big", NOTEBOOK))
+    case.submit(batch("q/b", 2))
+    validator = Validator(case.world)
+    entry = case.world.entries["q/b"]
+    place = Placement(0, "n", tuple(case.world.fleet.leaves[case.world.fleet.row_of["n"]][:2]))
+    case.world.wait_no_more(entry)
+    case.world.hold(entry, place)
+    case.world.begins(entry, 0)
+    start = Start("start/q/b/1", "q/b", (place,), borrowed=1)
+    with pytest.raises(InvariantError, match="is closed to it"):
+        validator.applied(ev.Decided(0, start))
 
 
 def test_work_of_different_types_that_asks_for_the_same_does_not_wait_together() -> None:

@@ -138,7 +138,10 @@ class Day:
         if count and self.chance.random() < 0.5:
             memory, compute = pick([0, 10, 20]), pick([0, 100, 300, 500, 900])
             floor = PRESETS[pick(["shared", "shared", "soft", "driver", "hardware"])]
-            devices = DeviceRequest(count, False, memory, compute, accelerators, floor)
+            keeps = floor == PRESETS["driver"]
+            devices = DeviceRequest(
+                count, False, memory, compute, accelerators, floor, keeps_to_party=keeps
+            )
         return Request(
             cpu_milli=1000 * pick([0, 1, 2, 4]),
             memory_mib=pick([0, 0, 4, 16]),
@@ -254,17 +257,17 @@ class Day:
         self.feed(ev.QueuesSet(self.now(), written))
 
     def pools_change(self) -> None:
-        """Zones are for other types of work, or for all."""
+        """Zones are for other types of work, or for all; now and then two pools choose a node."""
         pools = tuple(
             Pool(
-                zone,
-                Selector((Requirement("zone", Operator.IN, (zone,)),)),
+                zones,
+                Selector((Requirement("zone", Operator.IN, tuple(zones)),)),
                 tuple(each for each in WorkloadType if self.chance.random() < 0.7),
                 (),
                 mixes_queues=self.chance.random() < 0.3,
             )
-            for zone in "ab"
-            if self.chance.random() < 0.4
+            for zones, often in (("a", 0.4), ("ab", 0.1), ("b", 0.4))
+            if self.chance.random() < often
         )
         self.feed(ev.PoolsSet(self.now(), pools))
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from shoal.core.fleet import Fleet
 from shoal.core.labels import BoolArray, Rows
 from shoal.core.neighbours import reaching, welcome
-from shoal.core.pool_rules import type_bit
+from shoal.core.pool_rules import SEVERAL, type_bit
 from shoal.core.shape import Shape, StaticDemand
 from shoal.model.isolation import NO_FLOOR
 from shoal.model.node import UNSCHEDULABLE, Taint, TaintEffect
@@ -45,7 +45,9 @@ def static_tests(fleet: Fleet, shape: Shape, rows: Rows) -> Iterator[tuple[Reaso
     request = shape.request
     yield Reason.GONE, fleet.present[rows] > 0
     if shape.type is not None:
-        yield Reason.POOL, fleet.closed_to[rows] & type_bit(shape.type) == 0
+        closed_to = fleet.closed_to[rows]
+        yield Reason.SEVERAL_POOLS, closed_to & SEVERAL == 0
+        yield Reason.POOL, closed_to & type_bit(shape.type) == 0
     if request.mask:
         yield Reason.MASK, _in_mask(fleet, request.mask, rows)
     if request.selector:

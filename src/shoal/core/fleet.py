@@ -15,7 +15,7 @@ import numpy as np
 from shoal.core.changes import ChangeLog
 from shoal.core.journal import Checkpoint, IntArray, Journal
 from shoal.core.labels import Labels
-from shoal.core.neighbours import count_replica
+from shoal.core.neighbours import count_replica, count_sharer
 from shoal.core.pool_rules import rules_of
 from shoal.model.isolation import Isolation
 from shoal.model.node import Leaf, Node, Taint, isolation_of, memory_of
@@ -103,7 +103,7 @@ class Fleet:
         self.cordoned = grown("cordoned", per_node)
         self.taint_set = grown("taint_set", per_node)
         self.closed_to = grown("closed_to", per_node)
-        """The types of work that its pool does not serve, as a sum of `type_bit`."""
+        """What `pool_rules` makes of its pool: the types of work that it does not serve."""
         self.mixes = grown("mixes", per_node)
         """1 where its pool lets different queues share a leaf."""
         self.cpu_free = grown("cpu_free", per_node)
@@ -130,6 +130,8 @@ class Fleet:
         self.leaf_party_sum = grown("leaf_party_sum", per_leaf)
         self.leaf_party_squares = grown("leaf_party_squares", per_leaf)
         """Sums over them of the number of their party and of its square; see `neighbours`."""
+        self.leaf_keepers = grown("leaf_keepers", per_leaf)
+        """Those of them that keep to their party."""
         self.leaf_isolation = grown("leaf_isolation", per_leaf)
         """The number of what it gives a tenant, in `isolations`."""
         self.leaf_accelerator = grown("leaf_accelerator", per_leaf)
@@ -317,11 +319,7 @@ class Fleet:
             tenants = int(self.leaf_tenants[at])
             write(self.leaf_whole_holders, at, int(self.leaf_whole_holders[at]) - sign)
         else:
-            party = self.party_id(devices.party)
-            write(self.leaf_sharers, at, int(self.leaf_sharers[at]) - sign)
-            write(self.leaf_party_sum, at, int(self.leaf_party_sum[at]) - sign * party)
-            squares = int(self.leaf_party_squares[at]) - sign * party * party
-            write(self.leaf_party_squares, at, squares)
+            count_sharer(self, devices, at, sign)
         write(self.leaf_compute_free, at, int(self.leaf_compute_free[at]) + sign * compute)
         write(self.leaf_memory_free, at, int(self.leaf_memory_free[at]) + sign * memory)
         write(self.leaf_tenants_free, at, int(self.leaf_tenants_free[at]) + sign * tenants)
@@ -395,7 +393,7 @@ class Fleet:
         """Lay out a row's leaves as `node` has them now; what is held keeps its leaf by name."""
         holds = {leaf: self._held_on((row, c)) for leaf, c in self._columns[row].items()}
         sharing = {
-            leaf: [int(array[row, c]) for array in self._sharer_arrays()]
+            leaf: [int(array[row, c]) for array in self.sharer_arrays()]
             for leaf, c in self._columns[row].items()
         }
         lost = self.lost_devices.get(node.name, frozenset()) if node else frozenset()
@@ -434,7 +432,7 @@ class Fleet:
             self.leaf_undivided[row, c] = int(undivided)
             given = isolation_of(size, divided=not undivided)
             self.leaf_isolation[row, c] = self.isolations.setdefault(given, len(self.isolations))
-            for array, value in zip(self._sharer_arrays(), sharing.get(name, ()), strict=False):
+            for array, value in zip(self.sharer_arrays(), sharing.get(name, ()), strict=False):
                 array[row, c] = value
         working = [d for d in node.devices if d.name not in lost] if node else []
         self.device_count[row] = len(working)
@@ -454,13 +452,14 @@ class Fleet:
             int(self.leaf_tenants[at]) * (1 - wholes) - int(self.leaf_tenants_free[at]),
         )
 
-    def _sharer_arrays(self) -> tuple[IntArray, ...]:
-        """Return what is known of a leaf's sharers, whatever leaf it is."""
-        return (self.leaf_sharers, self.leaf_party_sum, self.leaf_party_squares)
+    def sharer_arrays(self) -> tuple[IntArray, ...]:
+        """Return what is known of a leaf's sharers, whatever leaf it is: `neighbours` counts it."""
+        sums = self.leaf_party_sum, self.leaf_party_squares
+        return (self.leaf_sharers, *sums, self.leaf_keepers)
 
     def _leaf_arrays(self) -> tuple[IntArray, ...]:
         return (
-            *self._sharer_arrays(),
+            *self.sharer_arrays(),
             self.leaf_isolation,
             self.leaf_compute,
             self.leaf_memory,

@@ -1,9 +1,10 @@
 """Who shares a leaf with whom.
 
 Below a hardware partition a leaf's tenants are of one party, the queue right below the root that
-their work belongs to, unless the pool of the node lets queues mix; and replicas of one workload
-never share a leaf, because one fault would end them together. Leaves with one tenant have nobody to
-keep apart, so what is asked here is asked of every leaf.
+their work belongs to, unless the pool of the node lets queues mix, and none of them keeps to its
+own party all the same; and replicas of one workload never share a leaf, because one fault would end
+them together. Leaves with one tenant have nobody to keep apart, so what is asked here is asked of
+every leaf.
 
 Parties are numbered from 1. Of those that share a leaf the fleet keeps the sum and the sum of
 squares of their numbers: n numbers p are all equal to k exactly if the sum of (p - k)^2, which is
@@ -70,7 +71,10 @@ def welcome(fleet: "Fleet", devices: DeviceRequest, rows: Rows) -> BoolArray:
         return np.ones(fleet.leaf_sharers[rows].shape, dtype=np.bool_)
     others = fleet.leaf_party_squares[rows] - 2 * party * fleet.leaf_party_sum[rows]
     others += party * party * fleet.leaf_sharers[rows]
-    found: BoolArray = (others == 0) | (fleet.mixes[rows] > 0)[:, np.newaxis]
+    found: BoolArray = others == 0
+    mixes = fleet.mixes[rows] > 0
+    if not devices.keeps_to_party and mixes.any():
+        found |= mixes[:, np.newaxis] & (fleet.leaf_keepers[rows] == 0)
     replicas = fleet.replicas.get(devices.apart) if devices.apart else None
     if replicas:
         where = {row: at for at, row in enumerate(np.arange(fleet.capacity)[rows].tolist())}
@@ -84,10 +88,20 @@ def quarrels(fleet: "Fleet", row: int, column: int) -> int:
     """Return how many tenants share a leaf that may not, 0 where all of them may."""
     at = row, column
     sharers, total = int(fleet.leaf_sharers[at]), int(fleet.leaf_party_sum[at])
-    if not fleet.mixes[row] and sharers * int(fleet.leaf_party_squares[at]) != total * total:
+    kept_apart = not fleet.mixes[row] or fleet.leaf_keepers[at]
+    if kept_apart and sharers * int(fleet.leaf_party_squares[at]) != total * total:
         return sharers
     where = row, fleet.leaves[row][column]
     return max((n for each in fleet.replicas.values() if (n := each[where]) > 1), default=0)
+
+
+def count_sharer(fleet: "Fleet", devices: DeviceRequest, at: tuple[int, int], sign: int) -> None:
+    """Note that a pod has a share of a leaf (`sign` -1), or no more (1)."""
+    party = fleet.party_id(devices.party)
+    parts = (1, party, party * party, int(devices.keeps_to_party))
+    for array, part in zip(fleet.sharer_arrays(), parts, strict=True):
+        if part:
+            fleet.journal.write(array, at, int(array[at]) - sign * part)
 
 
 def count_replica(fleet: "Fleet", apart: str, row: int, leaf: str, sign: int) -> None:

@@ -1,10 +1,18 @@
 """What a pool makes of its nodes, in numbers."""
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
 
 from shoal.model.node import Node
 from shoal.model.pool import Pool
 from shoal.model.workload import WorkloadType
+
+if TYPE_CHECKING:
+    from shoal.core.fleet import Fleet
+
+SEVERAL: Final = 1 << len(WorkloadType)
+"""The bit of a node that several pools choose: which rules hold there is for a person to say, and
+until then nothing new starts there."""
 
 
 def type_bit(type_: WorkloadType) -> int:
@@ -13,9 +21,20 @@ def type_bit(type_: WorkloadType) -> int:
 
 
 def rules_of(pools: Iterable[Pool], node: Node) -> tuple[int, int]:
-    """Return the bits of the types that a node is closed to, and 1 if queues mix on it, else 0."""
-    for pool in pools:
-        if pool.nodes.matches(node.labels):
-            closed_to = sum(type_bit(each) for each in WorkloadType if each not in pool.types)
-            return closed_to, int(pool.mixes_queues)
-    return 0, 0
+    """Return the bits of the types that a node is closed to, and 1 if queues mix on it, else 0.
+
+    A node that no pool chooses takes every type, so that the first pool closes no other node. One
+    that several choose has the bit `SEVERAL`, and queues do not mix on it.
+    """
+    own = [pool for pool in pools if pool.nodes.matches(node.labels)]
+    if len(own) > 1:
+        return SEVERAL, 0
+    if not own:
+        return 0, 0
+    closed_to = sum(type_bit(each) for each in WorkloadType if each not in own[0].types)
+    return closed_to, int(own[0].mixes_queues)
+
+
+def closed(fleet: "Fleet", row: int, type_: WorkloadType) -> bool:
+    """Return whether the pools let no work of a type start on a row."""
+    return bool(fleet.closed_to[row] & (SEVERAL | type_bit(type_)))

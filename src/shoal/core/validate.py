@@ -5,8 +5,9 @@ pods, a fleet that shrank) is a debt, listed with its age, and only falls by dec
 
 - Books: what is free is capacity minus what the workloads hold, in every array.
 - No node over its CPU, memory or pods; no leaf over its compute, memory or tenants.
-- A leaf's tenants are of one queue below the root, unless its pool lets queues mix; replicas of one
-  workload share none; and no start is on a leaf that isolates less than the share asks for.
+- A leaf's tenants are of one queue below the root, unless its pool lets queues mix and all of them
+  may; replicas of one workload share none; and no start is on a leaf that isolates less than the
+  share asks for, or on a node whose pool does not serve its work.
 - A device is whole or shared: whoever holds it whole holds all of it alone.
 - No start uses more of a budget than is left of it, where a spent one allows no new starts.
 - Limits hold at every queue and every one above it, on what it borrows and lends as well; what
@@ -24,6 +25,7 @@ from shoal.core.decisions import Start
 from shoal.core.fleet import HOLDER_CLASSES, Fleet, holder_class
 from shoal.core.keeping import lift
 from shoal.core.neighbours import quarrels, suffices
+from shoal.core.pool_rules import closed
 from shoal.core.tenants import Tenants
 from shoal.core.world import Entry, World
 from shoal.model.request import Request
@@ -179,6 +181,8 @@ def check_gang(fleet: Fleet, entry: Entry) -> None:
             raise InvariantError(f"workload {uid}: {placement} for {asks.count} devices")
         if not all(suffices(fleet, asks, row, column) for column in columns):
             raise InvariantError(f"workload {entry.workload.uid}: {placement} isolates too little")
+        if closed(fleet, row, entry.workload.type):
+            raise InvariantError(f"workload {entry.workload.uid}: {placement} is closed to it")
 
 
 def check_entry(world: World, entry: Entry) -> None:
@@ -252,6 +256,7 @@ def check_row(fleet: Fleet, row: int, held: list[Holding]) -> None:
             ("leaf_sharers", len(parties)),
             ("leaf_party_sum", sum(parties)),
             ("leaf_party_squares", squares),
+            ("leaf_keepers", sum(ask.keeps_to_party for ask in shares)),
         ):
             _equal(f"{array} of leaf {leaf}", int(getattr(fleet, array)[row, column]), value)
         for apart, replicas in fleet.replicas.items():

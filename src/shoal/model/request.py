@@ -17,7 +17,9 @@ class DeviceRequest:
 
     Where a leaf has several tenants, they are of one `party`, unless the pool says otherwise, and
     no two have the same `apart`, unless it is empty. The world writes a share's party, which is
-    its queue right below the root, and keeps the replicas of one workload apart.
+    its queue right below the root, and keeps the replicas of one workload apart. A share that
+    `keeps_to_party` is beside no other party whatever the pool says: its floor is meant for
+    neighbours of its own.
     """
 
     count: int = 0
@@ -28,6 +30,7 @@ class DeviceRequest:
     floor: Isolation = NO_FLOOR
     party: str = ""
     apart: str = ""
+    keeps_to_party: bool = False
 
 
 class Operator(StrEnum):

@@ -29,6 +29,7 @@ class Reason(StrEnum):
     BUDGET = "budget"
     NO_NODES = "no-nodes"
     GONE = "node-gone"
+    SEVERAL_POOLS = "several-pools"
     POOL = "pool"
     MASK = "mask"
     SELECTOR = "selector"

@@ -40,6 +40,11 @@ _ENGLISH: Mapping[Reason, _Words] = {
     Reason.PLACEABLE: _same("devices on one node are kept for another queue", "kept on one node"),
     Reason.NO_NODES: _Words("there is no node", "there is no node", "no nodes"),
     Reason.GONE: _Words("{n} node is gone", "{n} nodes are gone", "node gone"),
+    Reason.SEVERAL_POOLS: _Words(
+        "{n} node is in several pools, and nothing new starts there until it is in one",
+        "{n} nodes are in several pools, and nothing new starts there until they are in one",
+        "in several pools",
+    ),
     Reason.POOL: _Words(
         "{n} node is in a pool for other types of work",
         "{n} nodes are in pools for other types of work",
@@ -140,7 +145,11 @@ _CHINESE: Mapping[Reason, _Words] = {
         Reason.PLACEABLE: ("同一节点上的设备为其他队列保留", "同节点保留"),
         Reason.NO_NODES: ("集群中没有节点", "没有节点"),
         Reason.GONE: ("{n} 个节点已消失", "节点已消失"),
-        Reason.POOL: ("{n} 个节点所在的节点池不服务该任务类型", "节点池不服务该类型"),
+        Reason.SEVERAL_POOLS: (
+            "{n} 个节点同时属于多个资源池，在只属于一个之前不再启动新任务",
+            "属于多个资源池",
+        ),
+        Reason.POOL: ("{n} 个节点所在的资源池不服务该任务类型", "资源池不服务该类型"),
         Reason.MASK: ("{n} 个节点被集群规则排除", "被集群规则排除"),
         Reason.SELECTOR: ("{n} 个节点缺少节点选择器要求的标签", "节点选择器不匹配"),
         Reason.AFFINITY: ("{n} 个节点不符合节点亲和性要求", "节点亲和性不匹配"),
