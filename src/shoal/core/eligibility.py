@@ -45,9 +45,8 @@ def static_tests(fleet: Fleet, shape: Shape, rows: Rows) -> Iterator[tuple[Reaso
     request = shape.request
     yield Reason.GONE, fleet.present[rows] > 0
     if shape.type is not None:
-        closed_to = fleet.closed_to[rows]
-        yield Reason.SEVERAL_POOLS, closed_to & SEVERAL == 0
-        yield Reason.POOL, closed_to & type_bit(shape.type) == 0
+        yield Reason.SEVERAL_POOLS, fleet.rules[rows] & SEVERAL == 0
+        yield Reason.POOL, fleet.rules[rows] & type_bit(shape.type) == 0
     if request.mask:
         yield Reason.MASK, _in_mask(fleet, request.mask, rows)
     if request.selector:

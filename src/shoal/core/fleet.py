@@ -102,10 +102,8 @@ class Fleet:
         self.present = grown("present", per_node)
         self.cordoned = grown("cordoned", per_node)
         self.taint_set = grown("taint_set", per_node)
-        self.closed_to = grown("closed_to", per_node)
-        """What `pool_rules` makes of its pool: the types of work that it does not serve."""
-        self.mixes = grown("mixes", per_node)
-        """1 where its pool lets different queues share a leaf."""
+        self.rules = grown("rules", per_node)
+        """What its pool makes of it, as bits; see `pool_rules`."""
         self.cpu_free = grown("cpu_free", per_node)
         self.memory_free = grown("memory_free", per_node)
         self.pods_free = grown("pods_free", per_node)
@@ -164,7 +162,7 @@ class Fleet:
         self.present[row] = 1
         self.cordoned[row] = int(node.cordoned)
         self.taint_set[row] = self.taint_sets.setdefault(node.taints, len(self.taint_sets))
-        self.closed_to[row], self.mixes[row] = rules_of(self.pools, node)
+        self.rules[row] = rules_of(self.pools, node)
         self.cpu_free[row] += node.cpu_milli - (old.cpu_milli if old else 0)
         self.memory_free[row] += node.memory_mib - (old.memory_mib if old else 0)
         self.pods_free[row] += node.pods - (old.pods if old else 0)
@@ -187,7 +185,7 @@ class Fleet:
         self.present[row] = 0
         self.cordoned[row] = 0
         self.taint_set[row] = 0
-        self.closed_to[row] = self.mixes[row] = 0
+        self.rules[row] = 0
         self.cpu_free[row] -= node.cpu_milli
         self.memory_free[row] -= node.memory_mib
         self.pods_free[row] -= node.pods
@@ -216,9 +214,9 @@ class Fleet:
         """Say which sets of nodes take which types of work, and where queues may mix."""
         self.pools = pools
         for row, node in enumerate(self.nodes):
-            rules = (0, 0) if node is None else rules_of(self.pools, node)
-            if rules != (self.closed_to[row], self.mixes[row]):
-                self.closed_to[row], self.mixes[row] = rules
+            rules = 0 if node is None else rules_of(self.pools, node)
+            if rules != self.rules[row]:
+                self.rules[row] = rules
                 self._static_change(row)
 
     def set_mask(self, name: str, nodes: frozenset[str]) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shoal.core.labels import BoolArray, Rows
+from shoal.core.pool_rules import MIXES
 from shoal.model.isolation import Isolation
 from shoal.model.queue import QueueTree
 from shoal.model.request import DeviceRequest, Request
@@ -72,7 +73,7 @@ def welcome(fleet: "Fleet", devices: DeviceRequest, rows: Rows) -> BoolArray:
     others = fleet.leaf_party_squares[rows] - 2 * party * fleet.leaf_party_sum[rows]
     others += party * party * fleet.leaf_sharers[rows]
     found: BoolArray = others == 0
-    mixes = fleet.mixes[rows] > 0
+    mixes = fleet.rules[rows] & MIXES > 0
     if not devices.keeps_to_party and mixes.any():
         found |= mixes[:, np.newaxis] & (fleet.leaf_keepers[rows] == 0)
     replicas = fleet.replicas.get(devices.apart) if devices.apart else None
@@ -88,7 +89,7 @@ def quarrels(fleet: "Fleet", row: int, column: int) -> int:
     """Return how many tenants share a leaf that may not, 0 where all of them may."""
     at = row, column
     sharers, total = int(fleet.leaf_sharers[at]), int(fleet.leaf_party_sum[at])
-    kept_apart = not fleet.mixes[row] or fleet.leaf_keepers[at]
+    kept_apart = not fleet.rules[row] & MIXES or fleet.leaf_keepers[at]
     if kept_apart and sharers * int(fleet.leaf_party_squares[at]) != total * total:
         return sharers
     where = row, fleet.leaves[row][column]
