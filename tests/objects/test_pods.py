@@ -1,5 +1,6 @@
 """From pods to requests: S06, S07, and that every form of one pod reads the same."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -174,8 +175,22 @@ def test_a_share_has_the_isolation_that_it_writes_or_else_that_of_its_type(
     annotations: dict[str, str], floor: str
 ) -> None:
     said = reading(pod({GPU: 1}, {keys.MEMORY: "20Gi"} | annotations))
-    assert said.request.devices == DeviceRequest(1, False, 20_480, floor=PRESETS[floor])
+    devices = replace(said.request.devices, keeps_to_party=False)
+    assert devices == DeviceRequest(1, False, 20_480, floor=PRESETS[floor])
     assert said.hints == ()
+
+
+def test_inference_that_writes_no_isolation_is_beside_its_own_queue_only() -> None:
+    def keeps(limits: dict[str, int], **annotations: str) -> bool:
+        notes = {f"shoal.dev/{key}": value for key, value in annotations.items()}
+        return reading(pod(limits, notes)).request.devices.keeps_to_party
+
+    share, hami = {GPU: 1}, {GPU: 1, "nvidia.com/gpumem": 3000}
+    assert keeps(share, memory="20Gi", type="inference")
+    assert keeps(hami, type="inference"), "a name of another system is no word about neighbours"
+    assert not keeps(share, memory="20Gi", type="inference", isolation="driver"), "it is written"
+    assert not keeps(share, memory="20Gi", type="notebook")
+    assert not keeps(share, type="inference"), "whole devices have no neighbours"
 
 
 @pytest.mark.parametrize(

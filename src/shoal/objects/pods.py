@@ -74,7 +74,8 @@ DEFAULT_FLOORS: Final = {
     WorkloadType.BATCH: PRESETS["soft"],
 }
 """The least isolation of shares that ask for none. Below a hardware partition they are beside work
-of their own queue only, or of those that the pool lets share."""
+of their own queue only, or of those that the pool lets share; those of inference are beside their
+own in every pool, because beside others only `hardware` would do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +226,8 @@ def _devices(
     share = not devices.whole
     if share:
         devices = _isolated(devices, floor or DEFAULT_FLOORS[type_], models, asked.profile)
+        keeps = type_ is WorkloadType.INFERENCE and annotations.isolation is None
+        devices = replace(devices, keeps_to_party=keeps and not devices.whole)
     hints = _hints(annotations, asked)
     if share and devices.whole:
         word = (TYPE, type_.value) if annotations.isolation is None else (ISOLATION, str(floor))

@@ -78,6 +78,12 @@ def _share(floor: str, memory_mib: int, compute_milli: int, *accelerators: str) 
     return Request(2_000, 16_384, devices)
 
 
+def _serving(memory_mib: int, compute_milli: int) -> Request:
+    """What a service asks for that writes no isolation."""
+    request = _share("driver", memory_mib, compute_milli, L40S)
+    return replace(request, devices=replace(request.devices, keeps_to_party=True))
+
+
 _T, _I, _N, _B = (
     WorkloadType.TRAINING,
     WorkloadType.INFERENCE,
@@ -95,9 +101,9 @@ KINDS = (
     Kind("speech", "train", _T, 30, _TRAINING, 4, _whole(A100), (4, 8), (1, 1, 2), elastic=True),
     Kind("speech", "notebook", _N, 14, _OFFICE, 3, _share("soft", 8_192, 120, A100, L40S)),
     Kind("search", "embed", _T, 26, _TRAINING, 3, _whole(H100), (4, 8)),
-    Kind("search", "serve", _I, 36, _STEADY, 20, _share("driver", 12_288, 300, L40S)),
+    Kind("search", "serve", _I, 36, _STEADY, 20, _serving(12_288, 300)),
     Kind("ranking", "train", _T, 38, _TRAINING, 6, _whole(A100), (2, 4), urgent=0.1),
-    Kind("ranking", "serve", _I, 46, _STEADY, 26, _share("driver", 7_168, 200, L40S)),
+    Kind("ranking", "serve", _I, 46, _STEADY, 26, _serving(7_168, 200)),
     Kind("analytics", "score", _B, 110, _NIGHT, 6, _whole(L40S)),
     Kind("analytics", "notebook", _N, 40, _OFFICE, 8, _share("soft", 6_144, 100, L40S)),
 )
