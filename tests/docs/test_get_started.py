@@ -94,7 +94,7 @@ def demo_at(folder: Path, at_us: int) -> Iterator[Path]:
     catalog = load_catalog()
     written = read_objects([Path(str(files("shoal.simulation") / "demo.yaml"))], catalog)
     platform = Platform(folder, what, disk=FastDisk())
-    platform.keep_to(resolved(written.tree, names_of(catalog)))
+    platform.keep_to(written.pools, resolved(written.tree, names_of(catalog)))
     platform.run_until(at_us)
     replica = Replica(folder / RECORDING)
     doors = Doors(replica, platform.inbox, lambda: at_us + 1_000_000, platform.metrics, list)

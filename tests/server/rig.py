@@ -79,6 +79,8 @@ class Rig:
         self.inbox = Inbox()
         self._leaving: list[tuple[str, int]] = []
         self._events: list[ev.Event] = [ev.NodeSeen(self.now_us, each) for each in self.fleet]
+        if self.written.pools:
+            self._events.append(ev.PoolsSet(self.now_us, self.written.pools))
         if self.written.tree.queues:
             tree = resolved(self.written.tree, names_of(CATALOG))
             self._events.append(ev.QueuesSet(self.now_us, tree))

@@ -11,6 +11,7 @@ from shoal.loop.disk import Disk
 from shoal.loop.following import SegmentReader
 from shoal.loop.recording import Rotation, segments_in
 from shoal.loop.records import Item, SnapshotEnds
+from shoal.model.pool import Pool
 from shoal.model.queue import QueueTree
 from shoal.objects.files import read_objects
 from shoal.objects.quotas import names_of
@@ -92,18 +93,18 @@ class CrashingDisk(Disk):
 
 
 @cache
-def queues() -> QueueTree:
-    """Return the demo's tenant tree."""
+def objects() -> tuple[tuple[Pool, ...], QueueTree]:
+    """Return the demo's pools and tenant tree."""
     catalog = load_catalog()
     written = read_objects([Path(str(files("shoal.simulation") / "demo.yaml"))], catalog)
-    return resolved(written.tree, names_of(catalog))
+    return written.pools, resolved(written.tree, names_of(catalog))
 
 
 def begin(folder: Path, disk: Disk | None = None, seed: int = 7) -> Platform:
     """Begin the demo, or go on with it."""
     what = BegunWith(seed, "fragmentation", True, fleet())
     platform = Platform(folder, what, disk=disk, rotation=SMALL)
-    platform.keep_to(queues())
+    platform.keep_to(*objects())
     return platform
 
 

@@ -61,7 +61,7 @@ def test_on_a_platform_budgets_have_their_periods_also_after_it_began_anew(tmp_p
     """It begins at eight in the morning; what is written at work counts at once."""
     platform = _begin(tmp_path)
     begin_us = platform.now_us
-    platform.inbox.put(KeepTo(_queues(6)))
+    platform.inbox.put(KeepTo((), _queues(6)))
     platform.inbox.put(Submit((_job("one", 3),)))
     platform.run_until(begin_us + HOUR_US)
     account = platform.world.spending.accounts["a"]

@@ -257,10 +257,10 @@ QUIET_END_US = hours(0) + 60_000_000
 
 def test_O03_a_closing_queue_goes_when_its_last_work_has_ended(quiet: Platform) -> None:
     top, lab = Queue("top"), Queue("lab", "top", closing=True)
-    quiet.keep_to(QueueTree((top, replace(lab, closing=False), Queue("other", "top"))))
+    quiet.keep_to((), QueueTree((top, replace(lab, closing=False), Queue("other", "top"))))
     ask(quiet, Submit((replace(job("w", whole(2)), queue="lab"),)))
     closing = QueueTree((top, lab, Queue("other", "top")))
-    (answer,) = ask(quiet, KeepTo(closing))
+    (answer,) = ask(quiet, KeepTo((), closing))
     assert answer.refused is None
     assert quiet.world.tenants.tree == closing
     ask(quiet, Cancel("w"))
@@ -271,6 +271,6 @@ def test_O03_a_closing_queue_goes_when_its_last_work_has_ended(quiet: Platform) 
 
 def test_queues_that_do_not_change_are_no_event(quiet: Platform) -> None:
     tree = QueueTree((Queue("top"),))
-    ask(quiet, KeepTo(tree))
-    first = ask(quiet, KeepTo(tree))[0].offset
-    assert ask(quiet, KeepTo(tree))[0].offset == first
+    ask(quiet, KeepTo((), tree))
+    first = ask(quiet, KeepTo((), tree))[0].offset
+    assert ask(quiet, KeepTo((), tree))[0].offset == first

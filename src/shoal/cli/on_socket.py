@@ -232,6 +232,7 @@ _COLUMNS: Final[dict[str, Sequence[Column]]] = {
     "pools": (
         _field("NAME", "name"),
         _field("TYPES", "types"),
+        _field("SHARED", "shared_between_queues"),
         _field("MODES", "modes"),
         _field("PLACEMENT", "placement"),
         _field("NODES", "nodes", right=True),

@@ -446,7 +446,7 @@ def _written(folder: Path, what: "BegunWith", given: Objects) -> _Read:
 
 
 def _keep_to(platform: "Platform", read: _Read) -> "Written":
-    """Have a platform keep to these queues, and to those that close until they are empty.
+    """Have a platform keep to these pools and queues, and to queues that close until empty.
 
     Exchange rates and prices are those of the platform's day.
     """
@@ -467,5 +467,5 @@ def _keep_to(platform: "Platform", read: _Read) -> "Written":
         platform.forget_objects()
     world, names = platform.world, names_of(read.catalog)
     tree = closing_kept(world.tenants.tree, written.tree, inside_of(world), names)
-    platform.keep_to(resolved(tree, names))
+    platform.keep_to(written.pools, resolved(tree, names))
     return Written(written.pools, tree)

@@ -7,6 +7,7 @@ from enum import StrEnum
 from threading import Condition
 from time import monotonic
 
+from shoal.model.pool import Pool
 from shoal.model.queue import QueueTree
 from shoal.model.workload import Workload
 
@@ -41,8 +42,9 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class KeepTo:
-    """The queues are these from now on, as the core counts them."""
+    """The pools and queues are these from now on, both at once; queues as the core counts them."""
 
+    pools: tuple[Pool, ...]
     queues: QueueTree
 
 

@@ -138,6 +138,8 @@ class Writer:
                     self._feed(ev.EvictionsResumed(now_us, ask.by))
                 return None
             case KeepTo():
+                if ask.pools != self.world.fleet.pools:
+                    self._feed(ev.PoolsSet(now_us, ask.pools))
                 if ask.queues != self.world.tenants.tree:
                     self._feed(ev.QueuesSet(now_us, ask.queues))
                 return None

@@ -32,6 +32,7 @@ from shoal.server.submission import NotTakenError, Reader
 from shoal.server.views import (
     decision_view,
     device_view,
+    is_in,
     node_view,
     pool_views,
     present_nodes,
@@ -265,25 +266,19 @@ def list_pools(query: Annotated[PageQuery, Query()], standing: Here) -> m.PoolPa
 @api.get("/nodes", tags=["fleet"])
 def list_nodes(query: Annotated[NodeQuery, Query()], standing: Here) -> m.NodePage:
     """List nodes by name."""
-    pools = standing.written.pools
     with standing.reading() as look:
         chosen = [
             node
             for node in present_nodes(look)
-            if query.accelerator is None
-            or any(_is_of(standing, device.accelerator, query) for device in node.devices)
+            if is_in(look, node, query.pool)
+            and (
+                query.accelerator is None
+                or any(_is_of(standing, device.accelerator, query) for device in node.devices)
+            )
         ]
-        if query.pool is not None:
-            chosen = [
-                node
-                for node in chosen
-                if any(
-                    pool.name == query.pool and pool.nodes.matches(node.labels) for pool in pools
-                )
-            ]
         page, following = cut(chosen, lambda node: (node.name,), query)
         return m.NodePage(
-            items=[node_view(look, node, pools) for node in page],
+            items=[node_view(look, node) for node in page],
             next=following,
             now=standing.now(),
         )
@@ -292,16 +287,11 @@ def list_nodes(query: Annotated[NodeQuery, Query()], standing: Here) -> m.NodePa
 @api.get("/devices", tags=["fleet"])
 def list_devices(query: Annotated[DeviceQuery, Query()], standing: Here) -> m.DevicePage:
     """List devices by node, with who holds them."""
-    pools = standing.written.pools
     with standing.reading() as look:
         chosen = [
             (node, device)
             for node in present_nodes(look)
-            if query.node in (None, node.name)
-            and (
-                query.pool is None
-                or any(p.name == query.pool and p.nodes.matches(node.labels) for p in pools)
-            )
+            if query.node in (None, node.name) and is_in(look, node, query.pool)
             for device in node.devices
             if _is_of(standing, device.accelerator, query)
         ]

@@ -79,12 +79,12 @@ class Changes:
                 self._check_nodes(look, written)
                 inside = inside_of(look.world)
                 said: tuple[Meaning, ...] = (
-                    *pools_meaning(look.written.pools, written.pools),
+                    *pools_meaning(look.world.fleet.pools, written.pools),
                     *meaning(look.tree, written.tree, inside, standing.names),
                 )
                 tree = closing_kept(look.tree, written.tree, inside, standing.names)
             if not dry_run:
-                self._desk.keep_to(resolved(tree, standing.names))
+                self._desk.keep_to(written.pools, resolved(tree, standing.names))
                 standing.take(Written(written.pools, tree))
                 standing.keep("---\n".join(f"# {each.name}\n{each.text}\n" for each in files))
         return ObjectsView(

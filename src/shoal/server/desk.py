@@ -19,6 +19,7 @@ from shoal.loop.inbox import (
     Refused,
     Submit,
 )
+from shoal.model.pool import Pool
 from shoal.model.queue import QueueTree
 from shoal.model.workload import Workload
 from shoal.server.models import ProblemPart
@@ -95,9 +96,9 @@ class Desk:
         self._ask(Act(acts, _owner()))
         return acts and frozen
 
-    def keep_to(self, queues: QueueTree) -> None:
-        """Have the loop keep to these queues. Raises `ProblemError`."""
-        self._ask(KeepTo(queues))
+    def keep_to(self, pools: tuple[Pool, ...], queues: QueueTree) -> None:
+        """Have the loop keep to these pools and queues. Raises `ProblemError`."""
+        self._ask(KeepTo(pools, queues))
 
     def _ask(self, ask: Ask) -> Answer:
         try:

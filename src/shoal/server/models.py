@@ -261,11 +261,15 @@ class AcceleratorCount(Model):
 
 
 class PoolView(Model):
-    """One pool; `written` is false for the rest of the nodes, which are in no pool."""
+    """One pool; `written` is false for the rest of the nodes, which are in no pool.
+
+    `shared_between_queues`: whether work of different queues below the root may share a device.
+    """
 
     name: str
     written: bool
     types: list[str]
+    shared_between_queues: bool
     modes: list[str]
     placement: str | None
     levels: list[str]
@@ -274,7 +278,7 @@ class PoolView(Model):
 
 
 class NodeView(Model):
-    """One node. `pools` has one name; none where no pool chooses it, several are a mistake."""
+    """One node. `pools` has one name; none where no pool chooses it. In several nothing starts."""
 
     name: str
     pools: list[str]

@@ -18,9 +18,9 @@ from shoal.core.world import Entry, State
 from shoal.loop.story import Life, Noted
 from shoal.model.modes import Cap
 from shoal.model.node import Device, Leaf, Node
-from shoal.model.pool import Pool, pools_of_node
+from shoal.model.pool import pools_of_node
 from shoal.model.verdict import Stage
-from shoal.model.workload import PodSet
+from shoal.model.workload import PodSet, WorkloadType
 from shoal.server.evictions import (
     evict_text,
     eviction_view,
@@ -153,13 +153,13 @@ def _state(look: Look, node: Node, device: Device) -> str:
     return "kept" if any(look.kept.get(leaf.name) for leaf in device.leaves) else "free"
 
 
-def node_view(look: Look, node: Node, pools: Sequence[Pool]) -> NodeView:
+def node_view(look: Look, node: Node) -> NodeView:
     """One node."""
     fleet = look.world.fleet
     row = fleet.row_of[node.name]
     return NodeView(
         name=node.name,
-        pools=list(pools_of_node(pools, node.labels)),
+        pools=list(pools_of_node(fleet.pools, node.labels)),
         state="cordoned" if node.cordoned else "ready",
         accelerators=count_accelerators(look, [node]),
         cpu_milli=node.cpu_milli,
@@ -224,15 +224,21 @@ REST = "no pool"
 """The name under which nodes are shown that no pool chooses."""
 
 
+def is_in(look: Look, node: Node, pool: str | None) -> bool:
+    """Whether a node is in a pool of that name, or in none where that is asked; None: it is."""
+    return pool is None or pool in (pools_of_node(look.world.fleet.pools, node.labels) or (REST,))
+
+
 def pool_views(look: Look) -> list[PoolView]:
-    """The pools, and the rest of the nodes if there are any."""
-    pools = look.written.pools
+    """The pools, and the rest of the nodes if there are any, which serve all types of work."""
+    pools = look.world.fleet.pools
     nodes = present_nodes(look)
     views = [
         PoolView(
             name=pool.name,
             written=True,
             types=words(pool.types),
+            shared_between_queues=pool.mixes_queues,
             modes=words(pool.modes),
             placement=pool.placement.value,
             levels=list(pool.levels),
@@ -247,7 +253,8 @@ def pool_views(look: Look) -> list[PoolView]:
             PoolView(
                 name=REST,
                 written=False,
-                types=[],
+                types=words(tuple(WorkloadType)),
+                shared_between_queues=False,
                 modes=[],
                 placement=None,
                 levels=[],

@@ -24,12 +24,13 @@ from shoal.core.policies import Policy
 from shoal.core.world import World
 from shoal.loop.disk import Disk
 from shoal.loop.engine import Loop
-from shoal.loop.inbox import Inbox
+from shoal.loop.inbox import Inbox, KeepTo
 from shoal.loop.recording import DEFAULT_ROTATION, FolderRecorder, Rotation, segments_in
 from shoal.loop.records import Header, RecordingError
 from shoal.loop.replica import restored
 from shoal.loop.writer import Writer
 from shoal.model.node import Node
+from shoal.model.pool import Pool
 from shoal.model.queue import QueueTree
 from shoal.objects.meaning import without_closed
 from shoal.simulation.embedded import Embedded
@@ -130,10 +131,11 @@ class Platform:
         else:
             self._step(self.now_us, self.embedded.begin(self.now_us))
 
-    def keep_to(self, queues: QueueTree) -> None:
-        """Have the loop keep to these queues from now on."""
-        if queues != self.world.tenants.tree:
-            self._step(self.now_us, [ev.QueuesSet(self.now_us, queues)])
+    def keep_to(self, pools: tuple[Pool, ...], queues: QueueTree) -> None:
+        """Have the loop keep to these pools and queues from now on, before anybody else asks."""
+        if (pools, queues) != (self.world.fleet.pools, self.world.tenants.tree):
+            self.inbox.put(KeepTo(pools, queues))
+            self._step(self.now_us, ())
 
     def keep_objects(self, text: str) -> None:
         """Make the pools and queues safe that people had taken in while it runs."""

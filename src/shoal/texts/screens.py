@@ -36,6 +36,7 @@ _CHINESE: Final[Mapping[str, str]] = {
     "PLACEMENT": "放置策略",
     "TYPES": "类型",
     "LEVELS": "层级",
+    "SHARED": "跨队列共享",
     "PARENT": "上级",
     "WEIGHT": "权重",
     "RUNNING": "运行中",
