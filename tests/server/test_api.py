@@ -176,7 +176,7 @@ def test_workloads_are_found_by_what_they_are(api: Api) -> None:
 
 
 def test_queues_count_what_is_used_waited_for_and_borrowed(api: Api) -> None:
-    api.submit(job("s", 2, queue="nlp", accelerators="A100"))
+    api.submit(job("s", 2, queue="nlp", type="batch", accelerators="A100"))
     api.submit(job("v", 4, 1, accelerators="H100"), job("w", 4, 2, accelerators="H100"))
     queues = {each["name"]: each for each in api.ask("/queues")["items"]}
     assert list(queues) == ["acme", "research", "vision", "nlp", "serving"]
@@ -216,7 +216,8 @@ def test_where_nobody_is_guaranteed_anything_nobody_borrows(tmp_path: Path) -> N
 
 
 def test_a_share_counts_as_the_larger_of_its_fractions(api: Api) -> None:
-    api.submit(pod("s", memory="20Gi", compute="50", accelerators="A100", isolation="shared"))
+    half = {"memory": "20Gi", "compute": "50", "accelerators": "A100", "isolation": "shared"}
+    api.submit(pod("s", type="batch", **half))
     queues = {each["name"]: each for each in api.ask("/queues")["items"]}
     assert queues["vision"]["used"] == [{"accelerator": "A100-SXM4-80GB", "devices": 0.5}]
 

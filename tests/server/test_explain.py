@@ -25,9 +25,10 @@ def test_a_wait_is_explained_with_numbers_that_are_true_now(api: Api) -> None:
     assert (said["placed_pods"], said["fitting_nodes"]) == (0, 0)
     assert [(each["reason"], each["nodes"]) for each in said["obstacles"]] == [
         ("whole-devices", 2),
-        ("accelerator", 1),
         ("taint", 1),
+        ("pool", 1),
     ]
+    assert said["obstacles"][2]["text"] == "1 node is in a pool for other types of work"
     assert [
         (each["node"], each["free"]["devices"], each["needed"]["devices"], each["short_of"])
         for each in said["candidates"]
@@ -96,17 +97,17 @@ def test_X05_nodes_are_not_blamed_for_the_workloads_own_trial(api: Api) -> None:
     api.submit(job("r", 2, accelerators="H100"), job("gang", 2, 4, accelerators="H100"))
     said = why(api, "gang")
     assert (said["placed_pods"], said["fitting_nodes"]) == (3, 2)
-    assert [each["reason"] for each in said["obstacles"]] == ["accelerator", "taint"]
+    assert [each["reason"] for each in said["obstacles"]] == ["taint", "pool"]
     assert said["headline"] == (
         "All 4 pods start together, and only 3 of them find a node. Nodes with room for one: 2."
     )
 
 
 def test_X02_what_is_short_is_named(api: Api) -> None:
-    greedy = pod("greedy", 0)
+    greedy = pod("greedy", 0, type="batch")
     greedy["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "32"}
     greedy["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "n3"}
-    needs = pod("needs", 1, accelerators="A100")
+    needs = pod("needs", 1, type="batch", accelerators="A100")
     needs["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "8"}
     api.submit(greedy, needs)
     said = why(api, "needs")
@@ -148,7 +149,8 @@ def test_Q01_what_can_never_start_has_no_position(api: Api) -> None:
 def test_a_share_is_explained_by_the_devices_that_have_room_for_it(api: Api) -> None:
     # What nobody makes again cannot be taken back, and would need a guarantee of its own.
     def share(name: str) -> dict[str, Any]:
-        return pod(name, memory="70Gi", accelerators="A100", isolation="shared", recreate="true")
+        asked = {"memory": "70Gi", "accelerators": "A100", "isolation": "shared"}
+        return pod(name, type="batch", recreate="true", **asked)
 
     api.submit(*(share(f"s{n}") for n in range(3)))
     said = why(api, "s2")

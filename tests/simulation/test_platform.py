@@ -23,8 +23,11 @@ from shoal.loop.inbox import (
 )
 from shoal.loop.replica import restored
 from shoal.loop.story import Step
+from shoal.model.pool import Pool
 from shoal.model.queue import Queue, QueueTree
-from shoal.model.workload import Outcome, Workload
+from shoal.model.request import Operator, Requirement
+from shoal.model.selector import Selector
+from shoal.model.workload import Outcome, Workload, WorkloadType
 from shoal.simulation.organisation import fleet
 from shoal.simulation.platform import (
     RECORDING,
@@ -269,8 +272,47 @@ def test_O03_a_closing_queue_goes_when_its_last_work_has_ended(quiet: Platform) 
     assert quiet.world.tenants.tree == QueueTree((top, Queue("other", "top")))
 
 
-def test_queues_that_do_not_change_are_no_event(quiet: Platform) -> None:
-    tree = QueueTree((Queue("top"),))
-    ask(quiet, KeepTo((), tree))
-    first = ask(quiet, KeepTo((), tree))[0].offset
-    assert ask(quiet, KeepTo((), tree))[0].offset == first
+NOTEBOOKS = Pool(
+    "shared",
+    Selector((Requirement("shoal.dev/block", Operator.IN, ("h100", "a100")),)),
+    (WorkloadType.NOTEBOOK,),
+    (),
+)
+TREE = QueueTree((Queue("top"),))
+
+
+def test_pools_and_queues_that_do_not_change_are_no_event(quiet: Platform) -> None:
+    ask(quiet, KeepTo((NOTEBOOKS,), TREE))
+    first = ask(quiet, KeepTo((NOTEBOOKS,), TREE))[0].offset
+    assert ask(quiet, KeepTo((NOTEBOOKS,), TREE))[0].offset == first
+    quiet.keep_to((NOTEBOOKS,), TREE)
+    assert ask(quiet, KeepTo((NOTEBOOKS,), TREE))[0].offset == first
+
+
+def test_pools_and_queues_change_together_before_anything_is_decided(quiet: Platform) -> None:
+    """However much else happens at that time: no work starts by the one without the other."""
+    waits = replace(job("w", whole(2)), queue="top")
+    ask(quiet, KeepTo((), QueueTree((Queue("nobody"),))), Submit((waits,)))
+    assert not quiet.world.entries["w"].held
+    recorded = len(items(quiet.folder))
+    begins = [replace(job(f"n{k}", whole(1)), queue="elsewhere") for k in range(20)]
+    ask(quiet, *(Submit((each,)) for each in begins), KeepTo((NOTEBOOKS,), TREE))
+    kinds = [type(each).__name__ for each in items(quiet.folder)[recorded:]]
+    at = kinds.index("PoolsSet")
+    assert kinds[at : at + 2] == ["PoolsSet", "QueuesSet"]
+    assert quiet.world.entries["w"].held[0].node.startswith("l40s"), "others are for notebooks"
+
+
+def test_pools_hold_after_the_platform_began_anew(tmp_path: Path) -> None:
+    platform = Platform(tmp_path, QUIET, disk=FastDisk())
+    platform.keep_to((NOTEBOOKS,), TREE)
+    ask(platform, Submit((replace(job("t", whole(8)), queue="top"),)))
+    assert not platform.world.entries["t"].held, "only nodes with four devices are left to it"
+    platform.close()
+    again = Platform(tmp_path, QUIET, disk=FastDisk())
+    assert again.world.fleet.pools == (NOTEBOOKS,)
+    ask(again, Submit((replace(job("u", whole(8)), queue="top"),)))
+    assert not again.world.entries["u"].held
+    ask(again, KeepTo((), TREE))
+    assert again.world.entries["u"].held, "when the pools go, nothing is in the way"
+    again.close()
