@@ -7,6 +7,12 @@ import pytest
 import structlog
 
 from shoal.cli.app import run
+from shoal.cli.cluster import Access, read_written
+from shoal.core.policies import Policy
+from shoal.kubernetes.picture import Picture
+from shoal.kubernetes.wire.kinds import NODES
+from tests.kubernetes.manifests import node
+from tests.kubernetes.rig import CATALOG, Rig
 
 
 @pytest.fixture(autouse=True)
@@ -41,3 +47,46 @@ def test_no_kubeconfig_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str
     for command in ("get pods", "top", "why a", "check --consistency", "scheduler"):
         assert run("shoal", [*command.split(), "--kubeconfig", missing]) == 1, command
         assert f"there is no kubeconfig at {missing}" in capsys.readouterr().err
+
+
+POOLS = """\
+apiVersion: shoal.dev/v1alpha1
+kind: AcceleratorPool
+metadata: {name: shared}
+spec:
+  nodes: {matchLabels: {pool: shared}}
+  types: [notebook, batch]
+  sharedBetweenQueues: true
+"""
+
+
+def test_the_pools_of_a_cluster_are_those_of_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "pools.yaml"
+    file.write_text(POOLS)
+    rig = Rig()
+    for name, labels in (("n1", {"pool": "shared"}), ("n2", {})):
+        body = node(name, 2)
+        body["metadata"]["labels"] |= labels
+        rig.put(NODES, body)
+
+    def look(access: Access) -> Picture:
+        written = read_written(access.queues, CATALOG)
+        return Picture(rig.truth(), CATALOG, Policy("pack"), 1, written)
+
+    monkeypatch.setattr("shoal.cli.on_cluster.look", look)
+
+    def get(what: str) -> list[list[str]]:
+        asked = ["get", *what.split(), "--queues", str(file), "--kubeconfig", "none"]
+        assert run("shoal", asked) == 0
+        return [line.split() for line in capsys.readouterr().out.splitlines()]
+
+    assert get("pools") == [
+        ["NAME", "TYPES", "SHARED", "NODES", "DEVICES", "FREE"],
+        ["shared", "notebook,batch", "yes", "1", "2", "2"],
+        ["no", "pool", "training,inference,notebook,batch", "no", "1", "2", "2"],
+    ]
+    assert [row[:2] for row in get("nodes")] == [["NODE", "POOL"], ["n1", "shared"], ["n2", "-"]]
+    assert [row[0] for row in get("nodes --pool shared")] == ["NODE", "n1"]
+    assert len(get("pools shared")) == 2

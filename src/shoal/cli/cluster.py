@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from shoal.catalog.catalog import Catalog
     from shoal.kubernetes.client import Client
     from shoal.kubernetes.picture import Picture
-    from shoal.model.queue import QueueTree
+    from shoal.objects.files import Written
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class Access:
     policy: Annotated[str, Parameter(name="--policy")] = "fragmentation"
     """The placement policy that the scheduler runs."""
     queues: Annotated[tuple[Path, ...], Parameter(name="--queues", negative="")] = ()
-    """Files or folders with the queues; without them all work waits in one."""
+    """Files or folders with pools and queues; without them all work waits in one queue."""
 
 
 DEFAULT_ACCESS = Access()
@@ -56,9 +56,9 @@ def read_catalog(access: Access) -> "Catalog":
         raise UsageError(str(error)) from None
 
 
-def read_queues(files: Iterable[Path], catalog: "Catalog") -> "QueueTree":
-    """The queues in files, as the core counts them. Raises UsageError."""
-    from shoal.objects.files import BadObjectsError, read_objects
+def read_written(files: Iterable[Path], catalog: "Catalog") -> "Written":
+    """The pools and queues in files, the queues as the core counts them. Raises UsageError."""
+    from shoal.objects.files import BadObjectsError, Written, read_objects
     from shoal.objects.quotas import names_of
     from shoal.objects.tree import resolved
 
@@ -66,7 +66,7 @@ def read_queues(files: Iterable[Path], catalog: "Catalog") -> "QueueTree":
         written = read_objects(files, catalog)
     except BadObjectsError as error:
         raise UsageError(str(error)) from None
-    return resolved(written.tree, names_of(catalog))
+    return Written(written.pools, resolved(written.tree, names_of(catalog)))
 
 
 def check_policy(access: Access) -> None:
@@ -104,9 +104,9 @@ def look(access: Access) -> "Picture":
 
     check_policy(access)
     catalog = read_catalog(access)
-    queues = read_queues(access.queues, catalog)
+    written = read_written(access.queues, catalog)
     policy = Policy(access.policy)
-    return call(access, lambda client: take_picture(client, catalog, policy, queues))
+    return call(access, lambda client: take_picture(client, catalog, policy, written))
 
 
 def show(rows: Sequence[Any], columns: Sequence[tuple[str, str]], output: str) -> None:

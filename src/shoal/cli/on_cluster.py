@@ -22,10 +22,19 @@ def _column(heading: str, field: str, *, right: bool = False) -> Column:
 _COLUMNS = {
     "nodes": (
         _column("NODE", "node"),
+        _column("POOL", "pools"),
         _column("ACCELERATORS", "accelerators"),
         _column("DEVICES", "devices", right=True),
         _column("HELD", "held", right=True),
         _column("STATE", "state"),
+    ),
+    "pools": (
+        _column("NAME", "pool"),
+        _column("TYPES", "types"),
+        _column("SHARED", "shared"),
+        _column("NODES", "nodes", right=True),
+        _column("DEVICES", "devices", right=True),
+        _column("FREE", "free", right=True),
     ),
     "devices": (
         _column("NODE", "node"),
@@ -55,12 +64,18 @@ _COLUMNS = {
 
 _NAMES: dict[str, Callable[[dict[str, Any]], str]] = {
     "nodes": lambda row: str(row["node"]),
+    "pools": lambda row: str(row["pool"]),
     "devices": lambda row: str(row["device"]),
     "workloads": lambda row: f"{row['namespace']}/{row['name']}",
     "pods": lambda row: f"{row['namespace']}/{row['pod']}",
 }
 
-_FIELDS = {"nodes": {"name": "node"}, "devices": {"name": "device"}, "pods": {"name": "pod"}}
+_FIELDS = {
+    "nodes": {"name": "node", "pool": "pools"},
+    "pools": {"name": "pool"},
+    "devices": {"name": "device"},
+    "pods": {"name": "pod"},
+}
 """What a wanted word is called in rows of a kind, where that differs."""
 
 
@@ -87,7 +102,7 @@ class ClusterPlatform:
         for key, field in fields.items():
             if rows and field not in known:
                 raise UsageError(f"--{key} is not known for {kind} of a cluster; leave it out.")
-        kept = [row for row in rows if all(row[fields[key]] == asked[key] for key in asked)]
+        kept = [row for row in rows if all(_is(row[fields[key]], asked[key]) for key in asked)]
         plain = [{key: _plain(value) for key, value in row.items()} for row in kept]
         return Listing(plain, _COLUMNS[kind], _NAMES[kind])
 
@@ -118,6 +133,11 @@ class ClusterPlatform:
         from shoal.cli.release import release_cluster
 
         release_cluster(self._access, sure=sure)
+
+
+def _is(value: object, asked: str) -> bool:
+    """Whether a row's value is what is asked for, or has it among several."""
+    return asked in value if isinstance(value, tuple) else value == asked
 
 
 def _rows(picture: "Picture", kind: str) -> Sequence[Any]:

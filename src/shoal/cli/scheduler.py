@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from shoal.cli.cluster import DEFAULT_ACCESS, Access, check_policy, read_catalog, read_queues
+from shoal.cli.cluster import DEFAULT_ACCESS, Access, check_policy, read_catalog, read_written
 from shoal.cli.errors import CannotError, UsageError
 from shoal.cli.processes import address, log_json, run_until_stopped
 
@@ -79,6 +79,7 @@ def scheduler(
             option = name.replace("_", "-")
             raise UsageError(f"--{option} expects seconds from 0, found {seconds:g}.")
     catalog = read_catalog(access)
+    written = read_written(access.queues, catalog)
     options = ProcessOptions(
         policy=access.policy,
         elects=leader_elect,
@@ -87,7 +88,8 @@ def scheduler(
         host=host,
         port=port,
         scheduler=SchedulerOptions(
-            queues=read_queues(access.queues, catalog),
+            pools=written.pools,
+            queues=written.tree,
             source=SourceOptions(slot_keep_us=round(times.keep_places * _SECOND_US)),
             deadlines=DeadlineOptions(
                 refused_us=round(times.refused_after * _SECOND_US),

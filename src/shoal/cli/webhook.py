@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from shoal.cli.cluster import Access, read_catalog, read_queues
+from shoal.cli.cluster import Access, read_catalog, read_written
 from shoal.cli.errors import CannotError
 from shoal.cli.processes import address, log_json, run_until_stopped
 
@@ -28,7 +28,7 @@ class Serving:
     language: Annotated[Literal["en", "zh"], Parameter(name="--language")] = "en"
     """In which it says why a pod is refused."""
     queues: Annotated[tuple[Path, ...], Parameter(name="--queues", negative="")] = ()
-    """Files or folders with the queues that the scheduler knows."""
+    """Files or folders with the pools and queues that the scheduler knows."""
 
 
 DEFAULT_SERVING = Serving()
@@ -69,7 +69,7 @@ def webhook(
 
     host, port = address(serving.listen)
     known = read_catalog(Access(catalog=catalog))
-    tree = read_queues(serving.queues, known)
+    tree = read_written(serving.queues, known).tree
     options = WebhookOptions(
         queues=tuple(queue.name for queue in tree.leaves()) or (DEFAULT_QUEUE,),
         namespace=serving.namespace,

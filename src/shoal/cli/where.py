@@ -51,7 +51,7 @@ class Reading:
     policy: Annotated[str, Parameter(name="--policy")] = "fragmentation"
     """For a cluster: the placement policy that its scheduler runs."""
     queues: Annotated[tuple[Path, ...], Parameter(name="--queues", negative="")] = ()
-    """For a cluster: files or folders with the queues that its scheduler knows."""
+    """For a cluster: files or folders with the pools and queues that its scheduler knows."""
 
 
 DEFAULT_READING = Reading()

@@ -21,6 +21,7 @@ from shoal.kubernetes.wire.pod import Pod
 from shoal.kubernetes.wire.resource import ResourceClaim
 from shoal.kubernetes.wire.workload import Job, ReplicaSet
 from shoal.model.hold import Hold
+from shoal.model.pool import Pool
 from shoal.model.queue import QueueTree
 from shoal.model.request import DeviceRequest, Request
 from shoal.model.workload import Outcome, Placement, PodSet, Workload
@@ -89,6 +90,13 @@ class Books:
     def queue(self, event: ev.Event) -> None:
         """Have an event yielded by the next `changes`."""
         self._queued.append(event)
+
+    def keep_to(self, pools: tuple[Pool, ...], queues: QueueTree, now_us: int) -> None:
+        """Have the world keep to these pools and queues from the beginning."""
+        if pools:
+            self.queue(ev.PoolsSet(now_us, pools))
+        if queues.queues:
+            self.queue(ev.QueuesSet(now_us, queues))
 
     def mark_owner(self, owner: str) -> None:
         """Have the pods of an owner looked at again."""

@@ -13,7 +13,7 @@ from shoal.kubernetes.truth import NODE, Truth
 from shoal.kubernetes.wire.node import Node
 from shoal.kubernetes.wire.resource import ResourceClaim, ResourceSlice
 from shoal.model.request import Request
-from shoal.model.workload import Placement
+from shoal.model.workload import Placement, WorkloadType
 
 
 class FleetView:
@@ -138,13 +138,13 @@ class FleetView:
         tenants = int(fleet.leaf_tenants[row, column])
         return 0 < tenants == int(fleet.leaf_tenants_free[row, column])
 
-    def may_start(self, request: Request, placement: Placement) -> bool:
-        """Whether a node takes new pods of this request and has the leaves of the placement."""
+    def may_start(self, request: Request, type_: WorkloadType, placement: Placement) -> bool:
+        """Whether a node takes new pods of such work and has the leaves of the placement."""
         listed = self.leaves_on(placement.node)
         if any(leaf not in listed for leaf in placement.leaves):
             return False
         row = self._world.fleet.row_of.get(placement.node)
         if row is None:
             return False
-        shape = self._world.shape_of(request)
+        shape = self._world.shape_of(request, type_)
         return bool(self._world.allowed_rows(shape)[row])

@@ -70,7 +70,11 @@ class SchedulerMetrics(Collector):
         leads = GaugeMetricFamily("shoal_leader", "1 while this process decides.")
         leads.add_metric([], 1.0 if scheduler.source.acts else 0.0)
         yield leads
-
+        several = GaugeMetricFamily(
+            "shoal_nodes_in_several_pools", "Nodes that take nothing new because of their labels."
+        )
+        several.add_metric([], len(scheduler.several_pools.found))
+        yield several
         frozen = GaugeMetricFamily(
             "shoal_evictions_frozen", "1 while nobody is evicted until a person resumes."
         )

@@ -6,10 +6,10 @@ kube-scheduler are put before the planner too.
 """
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from shoal.catalog.catalog import Catalog
 from shoal.core.decisions import Decision, Start, Wait
-from shoal.core.events import QueuesSet
 from shoal.core.grouping import place_of
 from shoal.core.policies import Policy
 from shoal.core.world import State, World
@@ -19,16 +19,22 @@ from shoal.kubernetes.consistency import differences
 from shoal.kubernetes.fleet import FleetView
 from shoal.kubernetes.plans import read_note
 from shoal.kubernetes.pricing import price_now
-from shoal.kubernetes.scheduler import NO_QUEUES, now_us
+from shoal.kubernetes.scheduler import now_us
 from shoal.kubernetes.source import Source
 from shoal.kubernetes.truth import Stage, Truth, listed
 from shoal.kubernetes.wire.kinds import NAMESPACES
 from shoal.kubernetes.wire.pod import Pod
 from shoal.loop.engine import Loop, NoRecorder
 from shoal.model.hold import Hold
-from shoal.model.queue import QueueTree
+from shoal.model.pool import Pool, pools_of_node
 from shoal.model.verdict import Verdict
-from shoal.model.workload import Placement
+from shoal.model.workload import Placement, WorkloadType
+from shoal.objects.files import Written
+
+NOTHING: Final = Written()
+
+NO_POOL: Final = "no pool"
+"""The name under which nodes are shown that no pool chooses."""
 
 LOOKS = 5
 """How often a comparison is repeated while it finds anything."""
@@ -62,13 +68,29 @@ class DeviceRow:
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """One node with its devices counted."""
+    """One node with its devices counted. In several pools nothing new starts."""
 
     node: str
+    pools: tuple[str, ...]
     accelerators: tuple[str, ...]
     devices: int
     held: int
     state: str
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRow:
+    """One pool with its nodes and devices counted, or the nodes that are in none.
+
+    `shared`: whether work of different queues below the root may share a device.
+    """
+
+    pool: str
+    types: tuple[str, ...]
+    shared: bool
+    nodes: int
+    devices: int
+    free: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +152,7 @@ class Picture:
         catalog: Catalog,
         policy: Policy,
         seed: int,
-        queues: QueueTree = NO_QUEUES,
+        written: Written = NOTHING,
     ) -> None:
         self.truth = truth
         self.world = World()
@@ -141,8 +163,7 @@ class Picture:
         self.held: dict[str, tuple[str, Placement]] = {}
         """Workload and place of each pod that holds something, before the cycle."""
         self._collector = _Collector()
-        if queues.queues:
-            self.source.queue(QueuesSet(now_us(), queues))
+        self.source.keep_to(written.pools, written.tree, now_us())
         self._decide(policy, seed)
 
     def _decide(self, policy: Policy, seed: int) -> None:
@@ -212,11 +233,25 @@ class Picture:
             node = inventory.node
             if node.devices:
                 kinds = tuple(sorted({device.accelerator for device in node.devices}))
-                state = "cordoned" if node.cordoned else "ready"
+                pools = pools_of_node(self.world.fleet.pools, node.labels)
+                state = "in several pools" if len(pools) > 1 else "ready"
+                if node.cordoned:
+                    state = "cordoned"
                 if any(taint.key.startswith("node.kubernetes.io/") for taint in node.taints):
                     state = "not ready"
-                rows.append(NodeRow(name, kinds, len(node.devices), held.get(name, 0), state))
+                devices = len(node.devices)
+                rows.append(NodeRow(name, pools, kinds, devices, held.get(name, 0), state))
         return rows
+
+    def pools(self) -> list[PoolRow]:
+        """Every pool with the nodes that have devices, and the rest of those if there are any."""
+        nodes = self.nodes()
+        rest = [row for row in nodes if not row.pools]
+        rows = [
+            _pool_row(pool.name, pool, [row for row in nodes if pool.name in row.pools])
+            for pool in self.world.fleet.pools
+        ]
+        return [*rows, _pool_row(NO_POOL, None, rest)] if rest else rows
 
     def workloads(self) -> list[WorkloadRow]:
         """Workloads that wait or were started, the oldest first."""
@@ -315,6 +350,20 @@ class Picture:
         return next((p for p in start.placements if p.pod == number), None)
 
 
+def _pool_row(name: str, pool: Pool | None, nodes: list[NodeRow]) -> PoolRow:
+    """A pool with these nodes; None for the nodes in none, which serve all types of work."""
+    types = pool.types if pool is not None else tuple(WorkloadType)
+    devices = sum(row.devices for row in nodes)
+    return PoolRow(
+        name,
+        tuple(each.value for each in types),
+        pool is not None and pool.mixes_queues,
+        len(nodes),
+        devices,
+        devices - sum(row.held for row in nodes),
+    )
+
+
 def managed_by_labels(labels: dict[str, str]) -> bool:
     """Whether a namespace with these labels is managed."""
     return labels.get("shoal.dev/mode") == "manage"
@@ -324,15 +373,15 @@ async def take_picture(
     client: Client,
     catalog: Catalog,
     policy: Policy,
-    queues: QueueTree = NO_QUEUES,
+    written: Written = NOTHING,
     *,
     seed: int | None = None,
 ) -> Picture:
-    """Look at a cluster once."""
+    """Look at a cluster once, with these pools and queues, the queues as the core counts them."""
     truth = await listed(client, as_if_managed=True)
     if seed is None:
         seed = await cluster_seed(client)
-    return Picture(truth, catalog, policy, seed, queues)
+    return Picture(truth, catalog, policy, seed, written)
 
 
 async def cluster_seed(client: Client) -> int:

@@ -32,13 +32,16 @@ from shoal.kubernetes.fleet import FleetView
 from shoal.kubernetes.flights import Flight
 from shoal.kubernetes.memory import Content, Memory, content_of, events_of
 from shoal.kubernetes.pricing import Pricing
+from shoal.kubernetes.several_pools import SeveralPools
 from shoal.kubernetes.source import Source
 from shoal.kubernetes.truth import Truth
 from shoal.kubernetes.wire.meta import ObjectReference
 from shoal.loop.engine import Loop, NoRecorder, Recorder
 from shoal.loop.periods import periods_due
 from shoal.model.hold import Hold, HoldReason
+from shoal.model.pool import Pool
 from shoal.model.queue import QueueTree
+from shoal.objects.pools import several_pools_problem
 from shoal.texts.holds import hold_text
 from shoal.texts.verdicts import verdict_text
 
@@ -76,6 +79,7 @@ class SchedulerOptions:
     """The pause in which changes gather, so that one cycle serves them all."""
     tick_s: float = 0.5
     """How often deadlines are looked at."""
+    pools: tuple[Pool, ...] = ()
     queues: QueueTree = NO_QUEUES
     """The tenant tree, as `objects.tree.resolved` writes it out."""
     source: SourceOptions = SOURCE_DEFAULTS
@@ -160,8 +164,8 @@ class Scheduler:
         )
         self.loop = Loop(self.world, policy, seed, self.executor, recorder or NoRecorder())
         self.pricing = Pricing(self.world, policy, self.wake)
-        if options.queues.queues:
-            self.source.queue(ev.QueuesSet(now_us(), options.queues))
+        self.several_pools = SeveralPools(self.world)
+        self.source.keep_to(options.pools, options.queues, now_us())
         for store in truth.stores:
             store.subscribe(self._changed)
 
@@ -210,6 +214,7 @@ class Scheduler:
         for event in self.source.changes(at_us):
             self._count(event, heard_s)
             self.loop.feed(event)
+            self.several_pools.applied(event)
             self._undecided = True
         for event in self._recall(at_us):
             self.loop.feed(event)
@@ -239,6 +244,7 @@ class Scheduler:
         self.executor.mark_held()
         self._look_at_deadlines(at_us)
         self._tell_holds()
+        self._tell_several_pools()
         return self._undecided and self._decide(at_us)
 
     def _recall(self, at_us: int) -> Iterator[ev.Event]:
@@ -378,6 +384,17 @@ class Scheduler:
                 for pod in hold.pods:
                     self._say(pod, "HeldBack", hold_text(hold), warning=_is_grave(hold))
         self._told_holds = dict(holds)
+
+    def _tell_several_pools(self) -> None:
+        """Tell nodes that come to be in several pools, once for each such change."""
+        for name in self.several_pools.news():
+            pools = self.several_pools.found[name]
+            _log.warning("a node is in several pools", node=name, pools=pools)
+            node = self.source.truth.nodes.get(name)
+            if self._tell is not None and node is not None:
+                about = ObjectReference.to("v1", "Node", node.metadata)
+                note = f"Nothing new starts here: {several_pools_problem(name, pools)}."
+                self._tell.record(Told(about, "SeveralPools", note, "Planning", warning=True))
 
     def _say(self, pod: str, reason: str, note: str, *, warning: bool = False) -> None:
         found = self.source.pods.get(pod)

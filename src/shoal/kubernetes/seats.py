@@ -162,7 +162,7 @@ class Seats(Books):
         if entry is None:
             return False
         place = flight.seats[number].placement
-        return self.fleet.may_start(entry.request_of(number), place)
+        return self.fleet.may_start(entry.request_of(number), entry.workload.type, place)
 
     def _give_up_seat(self, flight: Flight, number: int, now_us: int) -> Iterator[ev.Event]:
         self._empty.pop((flight.uid, number), None)

@@ -123,8 +123,15 @@ def node_problems(pools: Iterable[Pool], nodes: Mapping[str, Mapping[str, str]])
     """Sentences about nodes, given with their labels by name, that are in more than one pool."""
     listed = tuple(pools)
     return [
-        f"node {node} is in the pools {' and '.join(found)}; a node is in one pool: change its"
-        " labels or the pools' spec.nodes"
+        several_pools_problem(node, found)
         for node, labels in sorted(nodes.items())
         if len(found := pools_of_node(listed, labels)) > 1
     ]
+
+
+def several_pools_problem(node: str, pools: Iterable[str]) -> str:
+    """What is wrong with a node that is in these pools."""
+    return (
+        f"node {node} is in the pools {' and '.join(pools)}; a node is in one pool: change its"
+        " labels or the pools' spec.nodes"
+    )
