@@ -2,12 +2,14 @@
 
 from shoal.model.fractions import UNIT
 from shoal.model.meaning import (
+    Debt,
     FieldsChanged,
     GuaranteeDebt,
     Inside,
     LeafNoMore,
     LimitDebt,
     Meaning,
+    NeighbourDebt,
     PoolChanged,
     PoolHow,
     QueueAdded,
@@ -16,14 +18,18 @@ from shoal.model.meaning import (
     QueueMoved,
     QuotaChanged,
     QuotaField,
+    Running,
+    TypeDebt,
     TypesChanged,
     WeightChanged,
 )
+from shoal.model.pool import Pool
 from shoal.model.queue import UNITS, QueueTree
 from shoal.model.workload import WorkloadType
 from shoal.objects.meaning import closing_kept, meaning, pools_meaning, without_closed
 from shoal.objects.quotas import names_of
 from shoal.objects.tree import resolved
+from shoal.texts.meanings import meaning_text
 from tests.objects.written import CATALOG, pool, queue, read
 
 NAMES = names_of(CATALOG)
@@ -91,11 +97,57 @@ def test_pools_come_change_and_go() -> None:
     one, two = "nodes: {matchLabels: {a: b}}", "nodes: {matchLabels: {a: c}}"
     old = read([pool("p", one), pool("q", one), pool("r", one)]).pools
     new = read([pool("p", two), pool("q", one), pool("s", one)]).pools
-    assert list(pools_meaning(old, new)) == [
+    assert list(pools_meaning(old, new, (), {})) == [
         PoolChanged("p", PoolHow.CHANGED),
         PoolChanged("r", PoolHow.REMOVED),
         PoolChanged("s", PoolHow.ADDED),
     ]
+
+
+LABELS = {"n1": {"at": "n1"}, "n2": {"at": "n2"}, "n3": {"at": "n3"}}
+BATCH, NOTEBOOK = WorkloadType.BATCH, WorkloadType.NOTEBOOK
+
+
+def pools(*texts: str) -> tuple[Pool, ...]:
+    """Pools p, q, ... of these nodes, with other fields: `n1, n2; types: [batch]`."""
+    made = []
+    for name, (nodes, _, more) in zip("pqr", (each.partition(";") for each in texts), strict=False):
+        chosen = f"nodes: {{matchExpressions: [{{key: at, operator: In, values: [{nodes}]}}]}}"
+        made.append(pool(name, f"{chosen}, {more}" if more else chosen))
+    return read(made).pools
+
+
+def test_what_runs_where_its_pool_will_not_serve_it_is_a_debt() -> None:
+    old, new = pools("n1, n2; types: [batch]"), pools("n1, n2, n3; types: [notebook]")
+    running = (
+        Running(BATCH, frozenset({"n1", "n2"})),
+        Running(BATCH, frozenset({"n3"})),
+        Running(NOTEBOOK, frozenset({"n3"})),
+        Running(WorkloadType.INFERENCE, frozenset({"n1"})),
+    )
+    said = pools_meaning(old, new, running, LABELS)
+    assert said == (PoolChanged("p", PoolHow.CHANGED), TypeDebt("p", BATCH, 2)), (
+        "a workload counts once, and what was not served before is no news"
+    )
+    assert pools_meaning(new, (), running, LABELS) == (PoolChanged("p", PoolHow.REMOVED),), (
+        "a node in no pool serves all types"
+    )
+
+
+def test_queues_that_share_devices_where_they_may_no_longer_are_a_debt() -> None:
+    shared = "sharedBetweenQueues: true"
+    old = pools(f"n1; {shared}", f"n2; {shared}", "n3")
+    new = pools("n1", f"n3; {shared}")
+    running = (
+        Running(BATCH, frozenset({"n1", "n2"}), frozenset({"n1", "n2"})),
+        Running(BATCH, frozenset({"n1"}), frozenset({"n1"})),
+        Running(BATCH, frozenset({"n1"})),
+        Running(BATCH, frozenset({"n3"}), frozenset({"n3"})),
+    )
+    debts = [each for each in pools_meaning(old, new, running, LABELS) if isinstance(each, Debt)]
+    assert debts == [NeighbourDebt("", 1), NeighbourDebt("p", 2)]
+    text = meaning_text(debts[0])
+    assert text.startswith("A debt: workloads on nodes in no pool that share devices with other")
 
 
 # Debts ----------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from shoal.server.changing import inside_of
 from shoal.texts.language import Language
 from shoal.texts.meanings import meaning_text
 from tests.objects.written import pool, queue
-from tests.server.client import Api
+from tests.server.client import Api, why
 from tests.server.rig import job, platform, pod
 
 ZH = Language.CHINESE
@@ -198,3 +198,71 @@ def test_what_is_inside_counts_a_device_once_and_what_cannot_be_taken_back(lab: 
     assert all(0 < units <= 8 * UNIT for units in lab_inside.units.values())
     assert set(lab_inside.fixed_units) <= set(lab_inside.units)
     assert sum(lab_inside.fixed_units.values()) < sum(lab_inside.units.values())
+
+
+# Pools ----------------------------------------------------------------------------------------
+
+NOTEBOOKS = "nodes: {matchLabels: {kubernetes.io/hostname: n1}}, types: [notebook]"
+ON_N1 = {"nodeSelector": {"kubernetes.io/hostname": "n1"}}
+
+
+def on_n1(body: dict[str, Any]) -> dict[str, Any]:
+    """A Job whose pods may run on the node n1 only."""
+    body["spec"]["template"]["spec"] |= ON_N1
+    return body
+
+
+def test_pools_that_are_taken_in_decide_where_work_starts(lab: Api) -> None:
+    lab.submit(on_n1(job("runs", 2, queue="lab", type="batch")))
+    answer = take(lab, TOP, LAB, OTHER, pool("books", NOTEBOOKS), dry_run=True)
+    assert said(answer) == [
+        "Pool books is new.",
+        (
+            "A debt: workloads on nodes of pool books that it does not serve: 1 of type batch."
+            " Nothing is ended for it; no such work starts there, and it falls as work ends."
+        ),
+    ]
+    assert [(each["about"], each["debt"]) for each in answer["meanings"]] == [
+        ("books", False),
+        ("books", True),
+    ]
+    assert [each["name"] for each in lab.ask("/pools")["items"]] == ["no pool"]
+    take(lab, TOP, LAB, OTHER, pool("books", NOTEBOOKS))
+    assert [each["name"] for each in lab.ask("/pools")["items"]] == ["books", "no pool"]
+    assert said(take(lab, TOP, LAB, OTHER, pool("books", NOTEBOOKS))) == []
+    lab.submit(on_n1(job("waits", 1, queue="lab", type="batch")))
+    states = {each["name"]: each["state"] for each in lab.ask("/workloads")["items"]}
+    assert states == {"runs": "running", "waits": "waiting"}
+    said_of = why(lab, "waits")
+    assert {each["reason"]: each["nodes"] for each in said_of["obstacles"]}["pool"] == 1
+    take(lab, TOP, LAB, OTHER)
+    assert lab.ask("/workloads", name="waits")["items"][0]["state"] == "running"
+
+
+def test_pools_show_what_they_serve_and_whether_queues_share(lab: Api) -> None:
+    shares = NOTEBOOKS + ", sharedBetweenQueues: true"
+    take(lab, TOP, LAB, OTHER, pool("books", shares))
+    books, rest = lab.ask("/pools")["items"]
+    assert (books["types"], books["shared_between_queues"]) == (["notebook"], True)
+    assert rest["types"] == ["training", "inference", "notebook", "batch"]
+    assert rest["shared_between_queues"] is False
+    assert [each["name"] for each in lab.ask("/nodes", pool="no pool")["items"]] == [
+        *("n2", "n3", "n4")
+    ]
+    assert [each["node"] for each in lab.ask("/devices", pool="books")["items"]] == ["n1"] * 4
+
+
+def test_queues_that_share_devices_are_a_debt_when_their_pool_allows_it_no_longer(
+    lab: Api,
+) -> None:
+    shares = "nodes: {matchLabels: {kubernetes.io/hostname: n3}}, sharedBetweenQueues: true"
+    take(lab, TOP, LAB, OTHER, pool("books", shares))
+    asked = {"memory": "10Gi", "accelerators": "A100", "type": "batch", "isolation": "shared"}
+    names = [("a", "lab"), ("b", "lab"), ("c", "other"), ("d", "other")]
+    lab.submit(*(pod(name, queue=queue, recreate="true", **asked) for name, queue in names))
+    meant = said(take(lab, TOP, LAB, OTHER, pool("books", shares.partition(",")[0]), dry_run=True))
+    assert meant[0] == "Pool books is changed."
+    assert meant[1].startswith(
+        "A debt: workloads on nodes of pool books that share devices with other queues, which it"
+        " does not allow: 4."
+    )

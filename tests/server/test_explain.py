@@ -7,10 +7,16 @@ from typing import Any
 import pytest
 
 from shoal.core import events as ev
+from shoal.model.node import Device, Leaf, Node
+from shoal.model.request import Operator, Requirement
+from shoal.model.selector import Selector
 from shoal.model.workload import Outcome
 from shoal.server.app import make_app
 from tests.server.client import Api, why
-from tests.server.rig import H100, NOW_US, job, node, platform, pod
+from tests.server.rig import A100, H100, NOW_US, job, node, platform, pod
+
+SHARE = {"memory": "10Gi", "accelerators": "A100"}
+ON_X = (Requirement("x", Operator.EXISTS),)
 
 
 def with_requests(manifest: dict[str, Any], **requests: str) -> dict[str, Any]:
@@ -65,6 +71,14 @@ def test_a_wait_is_explained_with_numbers_that_are_true_now(api: Api) -> None:
             "3 pods start together, and all nodes hold 2 of them when they are empty.",
         ),
         (
+            pod("j", memory="10Gi", isolation="driver"),
+            "no device isolates its tenants as much as is asked for (driver).",
+        ),
+        (
+            job("j", 1, 3, queue="serving", type="inference", isolation="shared", **SHARE),
+            "3 pods start together, and all nodes hold 2 of them when they are empty.",
+        ),
+        (
             with_requests(pod("j"), cpu="33"),
             "a pod asks for 33,000 milli-CPU, and the largest node has 32,000.",
         ),
@@ -81,6 +95,70 @@ def test_X06_never_is_said_at_once_with_the_largest_that_exists(
     answer = why(api, "j")
     assert answer["never"]
     assert answer["headline"] == f"Never on this fleet: {said}"
+
+
+@pytest.mark.parametrize(
+    ("manifest", "said"),
+    [
+        (
+            job("j", 1, type="notebook", accelerators="H100"),
+            (
+                "no node that serves work of type notebook could hold a pod of it, and another node"
+                " could."
+            ),
+        ),
+        (
+            job("j", 2, 2, type="notebook"),
+            (
+                "2 pods start together, and the nodes that serve work of type notebook hold 1 of them"
+                " when they are empty."
+            ),
+        ),
+    ],
+)
+def test_never_is_said_of_pools_where_other_nodes_would_do(
+    api: Api, manifest: dict[str, Any], said: str
+) -> None:
+    api.submit(manifest)
+    answer = why(api, "j")
+    assert (answer["never"], answer["headline"]) == (True, f"Never with these pools: {said}")
+    api.rig.step(ev.NodeSeen(NOW_US, node("n5", H100, 4, "nobody's")))
+    assert not why(api, "j")["never"], "a node in no pool serves every type"
+
+
+def test_a_node_that_only_its_labels_keep_from_being_served_is_no_proof(api: Api) -> None:
+    both = replace(node("n5", H100, 4, "shared"), labels={"shoal.dev/pool": "shared", "x": "y"})
+    api.submit(job("j", 1, type="notebook", accelerators="H100"))
+    twice = replace(api.rig.written.pools[1], name="twice", nodes=Selector(ON_X))
+    api.rig.step(ev.PoolsSet(NOW_US, (*api.rig.written.pools, twice)), ev.NodeSeen(NOW_US, both))
+    said = why(api, "j")
+    assert not said["never"]
+    assert ("several-pools", 1) in [(e["reason"], e["nodes"]) for e in said["obstacles"]]
+
+
+def test_never_counts_only_the_pods_that_have_to_run(api: Api) -> None:
+    api.submit(job("first", 4, accelerators="H100"))
+    api.submit(job("j", 4, 3, accelerators="H100", minimum="2"))
+    assert why(api, "j")["workload"]["state"] == "waiting"
+    assert not why(api, "j")["never"], "two of the three have to run, and for them there is room"
+
+
+def test_what_isolates_enough_may_be_too_small(tmp_path: Path) -> None:
+    slices = tuple(Leaf(f"n1-0/{k}", 10_240, 142) for k in range(7))
+    cards = (Device("n1-0", A100, slices), Device("n1-1", A100, (Leaf("n1-1", 80_000, tenants=4),)))
+    fleet = (Node("n1", 32_000, 262_144, 110, cards),)
+    with platform(tmp_path, queues=None, fleet=fleet) as rig:
+        api = Api(make_app(rig.standing))
+        api.rig = rig
+        api.submit(
+            pod("j", memory="20Gi", isolation="hardware"),
+            pod("k", memory="10Gi", isolation="hardware"),
+        )
+        assert why(api, "j")["headline"] == (
+            "Never on this fleet: a pod asks for 20,480 MiB of one device that isolates its"
+            " tenants as much as hardware, and the largest such has 10,240 MiB."
+        )
+        assert why(api, "k")["workload"]["state"] == "running"
 
 
 def test_X06_what_a_larger_node_could_hold_is_no_longer_never(api: Api) -> None:

@@ -11,6 +11,7 @@ from shoal.model.meaning import (
     LeafNoMore,
     LimitDebt,
     Meaning,
+    NeighbourDebt,
     PoolChanged,
     PoolHow,
     QueueAdded,
@@ -19,6 +20,7 @@ from shoal.model.meaning import (
     QueueMoved,
     QuotaChanged,
     QuotaField,
+    TypeDebt,
     TypesChanged,
     WeightChanged,
 )
@@ -85,6 +87,28 @@ EACH: list[tuple[Meaning, str]] = [
         (
             "A debt: 6 H100 in queue a cannot be taken back, 4 more than it is guaranteed (2)."
             " Nothing is ended for it; nothing that adds to it starts."
+        ),
+    ),
+    (
+        TypeDebt("p", WorkloadType.NOTEBOOK, 1200),
+        (
+            "A debt: workloads on nodes of pool p that it does not serve: 1,200 of type notebook."
+            " Nothing is ended for it; no such work starts there, and it falls as work ends."
+        ),
+    ),
+    (
+        NeighbourDebt("p", 3),
+        (
+            "A debt: workloads on nodes of pool p that share devices with other queues, which it"
+            " does not allow: 3. Nothing is ended for it; no other queue joins them, and it falls"
+            " as work ends."
+        ),
+    ),
+    (
+        NeighbourDebt("", 3),
+        (
+            "A debt: workloads on nodes in no pool that share devices with other queues: 3."
+            " Nothing is ended for it; no other queue joins them, and it falls as work ends."
         ),
     ),
 ]

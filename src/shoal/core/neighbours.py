@@ -85,13 +85,19 @@ def welcome(fleet: "Fleet", devices: DeviceRequest, rows: Rows) -> BoolArray:
     return found
 
 
+def strangers(fleet: "Fleet", row: int, column: int) -> bool:
+    """Return whether tenants of different parties share a leaf."""
+    at = row, column
+    total = int(fleet.leaf_party_sum[at])
+    return int(fleet.leaf_sharers[at]) * int(fleet.leaf_party_squares[at]) != total * total
+
+
 def quarrels(fleet: "Fleet", row: int, column: int) -> int:
     """Return how many tenants share a leaf that may not, 0 where all of them may."""
     at = row, column
-    sharers, total = int(fleet.leaf_sharers[at]), int(fleet.leaf_party_sum[at])
     kept_apart = not fleet.rules[row] & MIXES or fleet.leaf_keepers[at]
-    if kept_apart and sharers * int(fleet.leaf_party_squares[at]) != total * total:
-        return sharers
+    if kept_apart and strangers(fleet, row, column):
+        return int(fleet.leaf_sharers[at])
     where = row, fleet.leaves[row][column]
     return max((n for each in fleet.replicas.values() if (n := each[where]) > 1), default=0)
 

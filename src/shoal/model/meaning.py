@@ -25,6 +25,18 @@ class Inside:
     fixed_units: Mapping[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A workload that runs: where, and on which of these nodes it shares a device with strangers.
+
+    Strangers are work of another queue right below the root.
+    """
+
+    type: WorkloadType
+    nodes: frozenset[str]
+    beside_strangers: frozenset[str] = frozenset()
+
+
 class QuotaField(StrEnum):
     """A quota of a queue, by its field as people write it."""
 
@@ -154,7 +166,29 @@ class GuaranteeDebt:
     guarantee: int
 
 
-Debt = LimitDebt | GuaranteeDebt
+@dataclass(frozen=True, slots=True)
+class TypeDebt:
+    """So many workloads of a type run on nodes of a pool that will not serve it: they go on."""
+
+    pool: str
+    type: WorkloadType
+    running: int
+
+
+@dataclass(frozen=True, slots=True)
+class NeighbourDebt:
+    """So many workloads of different queues share devices where it will not be allowed any more.
+
+    `pool` is empty for nodes that will be in none.
+    """
+
+    pool: str
+    running: int
+
+
+QuotaDebt = LimitDebt | GuaranteeDebt
+PoolDebt = TypeDebt | NeighbourDebt
+Debt = QuotaDebt | PoolDebt
 
 Meaning = (
     QueueAdded

@@ -4,38 +4,46 @@ A queue that is no longer written and in which work runs *closes*: it stays in t
 empty, so that the work is charged to it and to the queues above it as before.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Final
 
 from shoal.model.fractions import RATE_ONE, UNIT
 from shoal.model.meaning import (
-    Debt,
     FieldsChanged,
     GuaranteeDebt,
     Inside,
     LeafNoMore,
     LimitDebt,
     Meaning,
+    NeighbourDebt,
     PoolChanged,
+    PoolDebt,
     PoolHow,
     QueueAdded,
     QueueCloses,
     QueueGone,
     QueueMoved,
     QuotaChanged,
+    QuotaDebt,
     QuotaField,
+    Running,
+    TypeDebt,
     TypesChanged,
     WeightChanged,
 )
 from shoal.model.pool import Pool
 from shoal.model.queue import UNITS, Queue, QueueTree, Quota
+from shoal.model.selector import Selector
+from shoal.model.workload import WorkloadType
 from shoal.objects.quotas import Names, Scale, guaranteed
 
 InsideOf = Mapping[str, Inside]
 """The work in each queue by its name; queues without work may be left out."""
 
 _EMPTY: Final = Inside()
+_IN_NO_POOL: Final = Pool("", Selector(), tuple(WorkloadType), ())
 _SAID_APART: Final = frozenset(
     {"name", "parent", "guarantee", "limit", "borrow", "lend", "weight", "types", "closing"}
 )
@@ -72,8 +80,17 @@ def meaning(old: QueueTree, new: QueueTree, inside: InsideOf, names: Names) -> t
     return tuple(said)
 
 
-def pools_meaning(old: Iterable[Pool], new: Iterable[Pool]) -> tuple[PoolChanged, ...]:
-    """What becomes of pools, in the order of their names."""
+def pools_meaning(
+    old: Iterable[Pool],
+    new: Iterable[Pool],
+    running: Iterable[Running],
+    labels: Mapping[str, Mapping[str, str]],
+) -> tuple[PoolChanged | PoolDebt, ...]:
+    """What becomes of pools, in the order of their names, and the debts that come of it.
+
+    `labels` are those of the nodes by name; none of them is in several of the new pools. What runs
+    where it may not start already is not listed.
+    """
     before = {pool.name: pool for pool in old}
     after = {pool.name: pool for pool in new}
     said = []
@@ -84,7 +101,38 @@ def pools_meaning(old: Iterable[Pool], new: Iterable[Pool]) -> tuple[PoolChanged
             said.append(PoolChanged(name, PoolHow.REMOVED))
         elif before[name] != after[name]:
             said.append(PoolChanged(name, PoolHow.CHANGED))
-    return tuple(said)
+    changed = {
+        node: (_serving(before.values(), own), _serving(after.values(), own))
+        for node, own in labels.items()
+    }
+    unserved: Counter[tuple[str, WorkloadType]] = Counter()
+    beside: Counter[str] = Counter()
+    for work in running:
+        pairs = [(changed[node], node in work.beside_strangers) for node in sorted(work.nodes)]
+        unserved.update(
+            {
+                (now.name, work.type)
+                for (was, now), _ in pairs
+                if work.type in was.types and work.type not in now.types
+            }
+        )
+        beside.update(
+            {
+                now.name
+                for (was, now), shares in pairs
+                if shares and was.mixes_queues and not now.mixes_queues
+            }
+        )
+    debts: list[PoolDebt] = [
+        TypeDebt(name, type_, count) for (name, type_), count in sorted(unserved.items())
+    ]
+    debts += [NeighbourDebt(name, count) for name, count in sorted(beside.items())]
+    return *said, *debts
+
+
+def _serving(pools: Iterable[Pool], labels: Mapping[str, str]) -> Pool:
+    """The pool of a node with these labels; without one it serves all, and no queues mix."""
+    return next((pool for pool in pools if pool.nodes.matches(labels)), _IN_NO_POOL)
 
 
 def closing_kept(old: QueueTree, new: QueueTree, inside: InsideOf, names: Names) -> QueueTree:
@@ -233,9 +281,9 @@ class _Books:
         """What a queue holds as a word counts it, in units of a device, rounded up."""
         return self.scale.counted(self._units[name], word)
 
-    def debts(self) -> dict[tuple[str, str, str], tuple[Debt, int]]:
+    def debts(self) -> dict[tuple[str, str, str], tuple[QuotaDebt, int]]:
         """What is owed by (kind, queue, word), with by how many units."""
-        found: dict[tuple[str, str, str], tuple[Debt, int]] = {}
+        found: dict[tuple[str, str, str], tuple[QuotaDebt, int]] = {}
         for queue in self._tree.queues:
             for word, limit in queue.limit:
                 held = self.counted(queue.name, word)

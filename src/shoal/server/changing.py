@@ -1,18 +1,13 @@
 """Changed pools and queues: read strictly, said what they will mean, and taken in all at once."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock
 
 from shoal.core.charges import charges_of
+from shoal.core.neighbours import strangers
 from shoal.core.world import World
 from shoal.model.fractions import UNIT
-from shoal.model.meaning import (
-    GuaranteeDebt,
-    Inside,
-    LimitDebt,
-    Meaning,
-    PoolChanged,
-)
+from shoal.model.meaning import Debt, Inside, Meaning, PoolChanged, PoolDebt, Running
 from shoal.objects.files import BadObjectsError, Written, read_object_texts
 from shoal.objects.meaning import closing_kept, meaning, pools_meaning
 from shoal.objects.pools import node_problems
@@ -57,6 +52,25 @@ def inside_of(world: World) -> dict[str, Inside]:
     }
 
 
+def running_on(world: World) -> list[Running]:
+    """The workloads that hold something on nodes that are there."""
+    fleet = world.fleet
+    found = []
+    for entry in world.entries.values():
+        nodes, beside = set(), set()
+        for placement in entry.held.values():
+            row = fleet.row_of[placement.node]
+            if not fleet.present[row]:
+                continue
+            nodes.add(placement.node)
+            columns = (fleet.leaves[row].index(leaf) for leaf in placement.leaves)
+            if any(strangers(fleet, row, column) for column in columns):
+                beside.add(placement.node)
+        if nodes:
+            found.append(Running(entry.workload.type, frozenset(nodes), frozenset(beside)))
+    return found
+
+
 class Changes:
     """Takes changed files in, one after another, for one platform."""
 
@@ -79,7 +93,7 @@ class Changes:
                 self._check_nodes(look, written)
                 inside = inside_of(look.world)
                 said: tuple[Meaning, ...] = (
-                    *pools_meaning(look.world.fleet.pools, written.pools),
+                    *self._pools_meaning(look, written),
                     *meaning(look.tree, written.tree, inside, standing.names),
                 )
                 tree = closing_kept(look.tree, written.tree, inside, standing.names)
@@ -102,11 +116,19 @@ class Changes:
         except BadObjectsError as error:
             raise _refused(error.problems) from None
 
+    def _pools_meaning(self, look: Look, written: Written) -> tuple[Meaning, ...]:
+        old, labels = look.world.fleet.pools, _labels(look.world)
+        return pools_meaning(old, written.pools, running_on(look.world), labels)
+
     def _check_nodes(self, look: Look, written: Written) -> None:
-        nodes = {node.name: node.labels for node in look.world.fleet.nodes if node is not None}
-        found = node_problems(written.pools, nodes)
+        found = node_problems(written.pools, _labels(look.world))
         if found:
             raise _refused(found)
+
+
+def _labels(world: World) -> dict[str, Mapping[str, str]]:
+    """The labels of the nodes that are there, by name."""
+    return {node.name: node.labels for node in world.fleet.nodes if node is not None}
 
 
 def _refused(problems: Sequence[str]) -> ProblemError:
@@ -115,10 +137,10 @@ def _refused(problems: Sequence[str]) -> ProblemError:
 
 
 def _view(said: Meaning, language: Language) -> MeaningView:
-    about = said.pool if isinstance(said, PoolChanged) else said.queue
+    about = said.pool if isinstance(said, PoolChanged | PoolDebt) else said.queue
     return MeaningView(
         kind=type(said).__name__,
         about=about,
-        debt=isinstance(said, LimitDebt | GuaranteeDebt),
+        debt=isinstance(said, Debt),
         text=meaning_text(said, language),
     )

@@ -33,6 +33,7 @@ from shoal.server.views import workload_view
 from shoal.texts.answers import answer_text, ended_text, moment_text, nodes_text
 from shoal.texts.evictions import kept_for_text, not_while_frozen_text
 from shoal.texts.language import Language
+from shoal.texts.screens import word
 from shoal.texts.verdicts import (
     obstacle_text,
     over_budget_text,
@@ -183,6 +184,7 @@ def _never_text(why: Never, language: Language) -> str:
         asked=why.asked,
         most=why.most,
         accelerators=nodes_text(why.accelerators, language),
+        word=word(why.word, language),
     )
 
 

@@ -23,6 +23,13 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
             "Never on this fleet: a pod asks for {asked:,} MiB of one device, and the largest has"
             " {most:,} MiB."
         ),
+        "never-isolation": (
+            "Never on this fleet: no device isolates its tenants as much as is asked for ({word})."
+        ),
+        "never-isolated-memory": (
+            "Never on this fleet: a pod asks for {asked:,} MiB of one device that isolates its"
+            " tenants as much as {word}, and the largest such has {most:,} MiB."
+        ),
         "never-cpu": (
             "Never on this fleet: a pod asks for {asked:,} milli-CPU, and the largest node has"
             " {most:,}."
@@ -35,6 +42,14 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
         "never-pods": (
             "Never on this fleet: {asked:,} pods start together, and all nodes hold {most:,} of"
             " them when they are empty."
+        ),
+        "never-pool": (
+            "Never with these pools: no node that serves work of type {word} could hold a pod of"
+            " it, and another node could."
+        ),
+        "never-pool-pods": (
+            "Never with these pools: {asked:,} pods start together, and the nodes that serve work"
+            " of type {word} hold {most:,} of them when they are empty."
         ),
         "gang": (
             "All {pods:,} pods start together, and only {placed:,} of them find a node. Nodes with"
@@ -91,6 +106,11 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
         "never-device-memory": (
             "当前集群永远无法满足：需要单张设备 {asked:,} MiB 显存，最大的设备为 {most:,} MiB。"
         ),
+        "never-isolation": "当前集群永远无法满足：没有设备能达到要求的隔离级别（{word}）。",
+        "never-isolated-memory": (
+            "当前集群永远无法满足：需要单张设备 {asked:,} MiB 显存且隔离级别达到 {word}，"
+            "此类设备最大为 {most:,} MiB。"
+        ),
         "never-cpu": (
             "当前集群永远无法满足：每个 Pod 需要 {asked:,} milli-CPU，最大的节点为 {most:,}。"
         ),
@@ -102,6 +122,13 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
         "never-pods": (
             "当前集群永远无法满足：{asked:,} 个 Pod 必须同时启动，"
             "所有节点全空时最多容纳 {most:,} 个。"
+        ),
+        "never-pool": (
+            "按当前资源池永远无法满足：服务 {word} 类型的节点都放不下一个 Pod，而其他节点可以。"
+        ),
+        "never-pool-pods": (
+            "按当前资源池永远无法满足：{asked:,} 个 Pod 必须同时启动，"
+            "服务 {word} 类型的节点全空时最多容纳 {most:,} 个。"
         ),
         "gang": (
             "{pods:,} 个 Pod 必须同时启动，目前只有 {placed:,} 个能找到节点。"

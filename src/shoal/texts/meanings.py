@@ -10,12 +10,14 @@ from shoal.model.meaning import (
     LeafNoMore,
     LimitDebt,
     Meaning,
+    NeighbourDebt,
     PoolChanged,
     QueueAdded,
     QueueCloses,
     QueueGone,
     QueueMoved,
     QuotaChanged,
+    TypeDebt,
     TypesChanged,
     WeightChanged,
 )
@@ -55,6 +57,21 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
             "A debt: {held} {word} in queue {queue} cannot be taken back, {over} more than it is"
             " guaranteed ({bound:,}). Nothing is ended for it; nothing that adds to it starts."
         ),
+        "type-debt": (
+            "A debt: workloads on nodes of pool {pool} that it does not serve: {running:,} of type"
+            " {type}. Nothing is ended for it; no such work starts there, and it falls as work"
+            " ends."
+        ),
+        "neighbour-debt": (
+            "A debt: workloads on nodes of pool {pool} that share devices with other queues, which"
+            " it does not allow: {running:,}. Nothing is ended for it; no other queue joins them,"
+            " and it falls as work ends."
+        ),
+        "neighbour-debt-nowhere": (
+            "A debt: workloads on nodes in no pool that share devices with other queues:"
+            " {running:,}. Nothing is ended for it; no other queue joins them, and it falls as work"
+            " ends."
+        ),
         "separator": ", ",
     },
     Language.CHINESE: {
@@ -90,6 +107,18 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
             "欠账：队列 {queue} 中有 {held} {word} 无法收回，超出其保障配额（{bound:,}）共 {over}。"
             "不会因此结束任务；不再启动会增加占用的任务。"
         ),
+        "type-debt": (
+            "欠账：资源池 {pool} 的节点上有 {running:,} 个它不服务的任务，类型为 {type}。"
+            "不会因此结束任务；此类任务不再在那里启动，随任务结束而减少。"
+        ),
+        "neighbour-debt": (
+            "欠账：资源池 {pool} 的节点上有 {running:,} 个任务与其他队列共享设备，而该池不允许。"
+            "不会因此结束任务；其他队列不再加入，随任务结束而减少。"
+        ),
+        "neighbour-debt-nowhere": (
+            "欠账：不属于任何资源池的节点上有 {running:,} 个任务与其他队列共享设备。"
+            "不会因此结束任务；其他队列不再加入，随任务结束而减少。"
+        ),
         "separator": "、",
     },
 }
@@ -110,7 +139,7 @@ _FIELDS: Final = {
 }
 
 
-def meaning_text(  # noqa: C901 - a table, a case a change
+def meaning_text(  # noqa: C901, PLR0912 - a table, a case a change
     said: Meaning, language: Language = Language.ENGLISH
 ) -> str:
     """What one change will mean, in a sentence or two."""
@@ -140,6 +169,11 @@ def meaning_text(  # noqa: C901 - a table, a case a change
             return _one(language, "fields", queue=queue, fields=_list(language, names))
         case PoolChanged(pool, how):
             return _one(language, f"pool-{how}", pool=pool)
+        case TypeDebt(pool, type_, running):
+            return _one(language, "type-debt", pool=pool, type=type_, running=running)
+        case NeighbourDebt(pool, running):
+            key = "neighbour-debt" if pool else "neighbour-debt-nowhere"
+            return _one(language, key, pool=pool, running=running)
         case LimitDebt(queue, word, held, bound):
             return _debt(language, "limit-debt", queue, word, held, bound)
         case GuaranteeDebt(queue, word, fixed, bound):
