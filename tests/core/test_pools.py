@@ -83,9 +83,9 @@ def test_places_that_are_kept_are_lost_with_the_pool() -> None:
     case = case_of(pool("big", WorkloadType.TRAINING))
     case.submit(work("q/n", 2, run_us=600_000_000))
     case.submit(work("q/a", 4))
-    assert case.world.entries["q/a"].reserved
+    assert "q/a" in case.world.reserving
     case.happen(ev.PoolsSet(0, (pool("big", NOTEBOOK),)))
-    assert not case.world.entries["q/a"].reserved
+    assert "q/a" not in case.world.reserving
     assert case.verdict("q/a").obstacles[0] == Obstacle(Reason.POOL, 1)
     case.end("q/n")
     assert not case.starts("q/a")

@@ -217,7 +217,7 @@ def test_where_nobody_is_guaranteed_anything_nobody_borrows(tmp_path: Path) -> N
 
 def test_a_share_counts_as_the_larger_of_its_fractions(api: Api) -> None:
     half = {"memory": "20Gi", "compute": "50", "accelerators": "A100", "isolation": "shared"}
-    api.submit(pod("s", type="batch", **half))
+    api.submit(pod("s", 1, type="batch", **half))
     queues = {each["name"]: each for each in api.ask("/queues")["items"]}
     assert queues["vision"]["used"] == [{"accelerator": "A100-SXM4-80GB", "devices": 0.5}]
 

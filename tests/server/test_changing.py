@@ -259,7 +259,7 @@ def test_queues_that_share_devices_are_a_debt_when_their_pool_allows_it_no_longe
     take(lab, TOP, LAB, OTHER, pool("books", shares))
     asked = {"memory": "10Gi", "accelerators": "A100", "type": "batch", "isolation": "shared"}
     names = [("a", "lab"), ("b", "lab"), ("c", "other"), ("d", "other")]
-    lab.submit(*(pod(name, queue=queue, recreate="true", **asked) for name, queue in names))
+    lab.submit(*(pod(name, 1, queue=queue, recreate="true", **asked) for name, queue in names))
     meant = said(take(lab, TOP, LAB, OTHER, pool("books", shares.partition(",")[0]), dry_run=True))
     assert meant[0] == "Pool books is changed."
     assert meant[1].startswith(

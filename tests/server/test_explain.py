@@ -228,7 +228,7 @@ def test_a_share_is_explained_by_the_devices_that_have_room_for_it(api: Api) -> 
     # What nobody makes again cannot be taken back, and would need a guarantee of its own.
     def share(name: str) -> dict[str, Any]:
         asked = {"memory": "70Gi", "accelerators": "A100", "isolation": "shared"}
-        return pod(name, type="batch", recreate="true", **asked)
+        return pod(name, 1, type="batch", recreate="true", **asked)
 
     api.submit(*(share(f"s{n}") for n in range(3)))
     said = why(api, "s2")
