@@ -110,8 +110,8 @@ def test_X06_never_is_said_at_once_with_the_largest_that_exists(
         (
             job("j", 2, 2, type="notebook"),
             (
-                "2 pods start together, and the nodes that serve work of type notebook hold 1 of them"
-                " when they are empty."
+                "2 pods start together, and the nodes that serve work of type notebook hold 1 of"
+                " them when they are empty."
             ),
         ),
     ],
