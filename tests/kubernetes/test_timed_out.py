@@ -13,6 +13,7 @@ from shoal.kubernetes.wire.kinds import JOBS, NAMESPACES, NODES, PODS, REPLICA_S
 from shoal.model.hold import HoldReason
 from shoal.model.queue import Queue, QueueTree
 from shoal.model.workload import WorkloadType
+from shoal.objects.files import Written
 from shoal.texts.holds import hold_text
 from tests.kubernetes.fake_api import in_loop
 from tests.kubernetes.manifests import Body, job, namespace, node, pod, replica_set
@@ -115,7 +116,7 @@ async def test_what_a_controller_makes_again_is_held_back_and_holds_nothing(
     # Whoever looks once is told the same, with and without the queues.
     for queues in (limits().queues, QueueTree()):
         truth = replace(rig.truth(), as_if_managed=True)
-        picture = Picture(truth, CATALOG, Policy("fragmentation"), 1, queues)
+        picture = Picture(truth, CATALOG, Policy("fragmentation"), 1, Written((), queues))
         answer = picture.why("ns", waiting_names(rig)[0])
         assert answer is not None
         assert answer.hold is not None

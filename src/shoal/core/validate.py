@@ -251,11 +251,10 @@ def check_row(fleet: Fleet, row: int, held: list[Holding]) -> None:
             left = int(total[row, column]) * (1 - wholes) - used
             _equal(f"free {what} of leaf {leaf}", int(free[row, column]), left)
         parties = [fleet.party_id(ask.party) for ask in shares]
-        squares = sum(party * party for party in parties)
         for array, value in (
             ("leaf_sharers", len(parties)),
             ("leaf_party_sum", sum(parties)),
-            ("leaf_party_squares", squares),
+            ("leaf_party_squares", sum(party * party for party in parties)),
             ("leaf_keepers", sum(ask.keeps_to_party for ask in shares)),
         ):
             _equal(f"{array} of leaf {leaf}", int(getattr(fleet, array)[row, column]), value)
