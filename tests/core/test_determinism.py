@@ -88,7 +88,7 @@ def test_a_restored_world_starts_those_whose_places_are_free_in_the_same_order()
     submit(world, job("b", whole(1)), job("a", whole(1)))
     for uid, leaf in (("b", "n/0"), ("a", "n/1")):
         places = (Placement(0, "n", (leaf,)),)
-        kept = Reserve(f"reserve/{uid}", uid, places, None, ("x",), Reason.RECLAIM)
+        kept = Reserve(f"reserve/{uid}", uid, places, None, ("x",), Reason.RECLAIM, -1, ((0,),))
         world.apply(ev.Decided(2, kept))
     world.apply(ev.WorkloadEnded(3, "x", Outcome.COMPLETED))
     again = World()

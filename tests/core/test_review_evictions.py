@@ -4,11 +4,12 @@ from dataclasses import replace
 
 from shoal.core import events as ev
 from shoal.core.decisions import Evict, GiveUp
+from shoal.core.world import World
 from shoal.model.node import UNSCHEDULABLE
-from shoal.model.queue import EvictionBounds, Priority
+from shoal.model.queue import EvictionBounds, Priority, Queue
 from shoal.model.request import Toleration, TolerationOperator
 from shoal.model.verdict import Reason
-from shoal.model.workload import Workload, WorkloadType
+from shoal.model.workload import Outcome, Workload, WorkloadType
 from tests.core.build import node
 from tests.core.cases import MINUTE_US, Case, batch, queue, tree, us, work
 
@@ -314,3 +315,48 @@ def test_a_gang_takes_back_from_outside_its_team_what_its_sister_need_not_give()
     case.submit(work("one/p", pods=2))
     assert case.starts("one/p") == ["10:00"]
     assert sorted(uid for _, uid, _ in case.evictions) == ["b/v", "b/w"]
+
+
+def _two_askers() -> Case:
+    """Two askers take back one device each from an elastic gang, of pods that stop slowly."""
+    case = Case(
+        [node("n1", 6)],
+        tree(queue("a", 2), queue("b"), queue("c"), root=Queue("root", limit=(("H100", 4),))),
+        stops_us={"b/v": 2 * MINUTE_US},
+    )
+    case.submit(work("b/v", pods=4, minimum=1))
+    case.to(10)
+    case.submit(work("a/p1"), work("a/p2"))
+    assert case.evictions == [("10:00", "b/v", (2, 3))]
+    return case
+
+
+def test_a_pod_that_goes_for_nobody_any_more_is_charged_until_it_is_gone() -> None:
+    """Else five devices would be in use where the limit is four."""
+    case = _two_askers()
+    case.end("a/p1", outcome=Outcome.CANCELLED)
+    assert [case.holds(name) for name in ("root", "a", "b")] == [4000, 1000, 3000]
+    case.submit(batch("c/w"))
+    assert case.starts("c/w") == []
+    case.to(20)
+    assert case.starts("a/p2") == case.starts("c/w") == ["12:00"]
+
+
+def test_places_are_free_when_the_pods_are_gone_that_went_for_them() -> None:
+    case = _two_askers()
+    going = case.world.entries["b/v"].evicting
+    case.to(11)
+    case.happen(ev.PodEnded(0, "b/v", 2))
+    assert len(going) == 1
+    assert sorted(case.starts("a/p1") + case.starts("a/p2")) == ["11:00"]
+    case.to(20)
+    assert sorted(case.starts("a/p1") + case.starts("a/p2")) == ["11:00", "12:00"]
+
+
+def test_for_whom_each_pod_goes_survives_a_restart() -> None:
+    case = _two_askers()
+    again = World()
+    for event in case.world.snapshot(case.now_us):
+        again.apply(event)
+    before, after = (world.entries["b/v"].evicting for world in (case.world, again))
+    assert after == before == {3: ("a/p1",), 2: ("a/p2",)}

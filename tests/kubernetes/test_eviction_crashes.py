@@ -95,7 +95,7 @@ async def test_a_standby_follows_an_eviction_and_its_refusal(rig: Rig) -> None:
     assert asker.reserved.placements == leader.world.entries["uid-asker/0"].reserved.placements
     for n in range(2):
         evicting = leader.world.entries[f"uid-web/{n}"].evicting
-        assert standby.world.entries[f"uid-web/{n}"].evicting == evicting == {0: True}
+        assert standby.world.entries[f"uid-web/{n}"].evicting == evicting == {0: ("uid-asker/0",)}
     check(standby.world)
     # It takes over in the middle of it.
     rig.truths.remove(leader.scheduler.source.truth)

@@ -15,6 +15,7 @@ from shoal.core.candidates import Candidates, Found
 from shoal.core.choices import Choice, on_one, on_several, short_first, shortages
 from shoal.core.eligibility import fits_on
 from shoal.core.entry import Entry
+from shoal.core.keeping import owes
 from shoal.core.losses import Count, Losses
 from shoal.core.one_node import OneNode, each_once
 from shoal.core.placement import NoPlace
@@ -137,12 +138,46 @@ class Clearing:
         for uid, pod in sorted(self._candidates.going):
             yield world.entries[uid], pod
 
-    def on_their_way(self, placements: Sequence[Placement]) -> tuple[str, ...]:
-        """Return who goes, for somebody else, from nodes where a workload is to start."""
-        nodes = {placement.node for placement in placements}
-        return tuple(
-            sorted({e.workload.uid for e, pod in self._goers() if e.held[pod].node in nodes})
-        )
+    def going(self, asker: Entry, room: Room) -> dict[str, tuple[int, ...]]:
+        """Return the pods that go for a plan, by the uid of their workload, its victims first.
+
+        After them come those that go for others from places that it needs.
+        """
+        pods: dict[str, set[int]] = {}
+        for victim in room.victims:
+            pods.setdefault(victim.uid, set()).update(victim.pods)
+        for entry, pod in self._needed(asker, room):
+            pods.setdefault(entry.workload.uid, set()).add(pod)
+        return {uid: tuple(sorted(numbers)) for uid, numbers in pods.items()}
+
+    def _needed(self, asker: Entry, room: Room) -> list[tuple[Entry, int]]:
+        """Return those that go for others without whose going a plan would have no room."""
+        fleet = self._world.fleet
+        places = dict.fromkeys(placement.node for placement in room.placements)
+        beside = [(e, pod) for e, pod in self._goers() if e.held[pod].node in places]
+        if not beside:
+            return []
+        beside.sort(key=lambda goer: (goer[0].workload.uid, goer[1]))
+        checkpoint = fleet.journal.checkpoint()
+        self._let_go()
+        for victim in room.victims:
+            for pod in victim.pods:
+                fleet.give_back(victim.entry.request_of(pod), victim.entry.held[pod])
+        for placement in room.placements:
+            fleet.take(asker.request_of(placement.pod), placement)
+        for entry, pod in beside:
+            fleet.take(entry.request_of(pod), entry.held[pod])
+        short = {name for name in places if owes(fleet, name)}
+        fleet.rollback(checkpoint)
+        wanted = {
+            (placement.node, leaf) for placement in room.placements for leaf in placement.leaves
+        }
+        return [
+            (entry, pod)
+            for entry, pod in beside
+            if (held := entry.held[pod]).node in short
+            or any((held.node, leaf) in wanted for leaf in held.leaves)
+        ]
 
     def _is_cheaper_later(
         self, asker: Entry, room: Room, times: list[tuple[int, Choice, Cost]]

@@ -150,7 +150,7 @@ class _Run:
                     continue
                 promise(world, entry, placements)
                 self._start(entry, placements, entry.borrowed)
-            elif nobody_goes(world, reservation):
+            elif nobody_goes(world, entry, reservation):
                 self._give_up(entry, Reason.NOT_FREED)
 
     def _start(

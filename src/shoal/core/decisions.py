@@ -54,8 +54,8 @@ class Reserve:
 
     `at_us` is when they are free, as far as declared ends tell; work that ends before may use them
     meanwhile. None: nobody else may, because they are being freed for it (`evicted` names whom it
-    takes them from), or because nobody knows when. Only who takes them from others is charged,
-    and for him `borrowed` is as in `Start`.
+    takes them from, and `pods` which pods of each), or because nobody knows when. Only who takes
+    them from others is charged, and for him `borrowed` is as in `Start`.
     """
 
     key: str
@@ -65,6 +65,7 @@ class Reserve:
     evicted: tuple[str, ...]
     reason: Reason
     borrowed: int = -1
+    pods: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,9 +58,9 @@ class Entry:
         """Since when each of the pods runs that are known to; each of them holds something."""
         self.checkpoint_us: int | None = None
         """Up to when its work is safe, as it says itself."""
-        self.evicting: dict[int, bool] = {}
-        """Pods that are being evicted, and whether they are charged no longer: that is so as long
-        as places are kept for whoever they were evicted for."""
+        self.evicting: dict[int, tuple[str, ...]] = {}
+        """Pods that are being evicted, and the uids of those for whom each makes room. As long as
+        there are any, they are charged and the pod is not."""
         self.was_evicted = False
         """Whether it was ever evicted; it then causes no preemption any more."""
         self.borrowed: int | None = None
@@ -103,7 +103,7 @@ class Entry:
 
     def rests(self, pod: int) -> bool:
         """Return whether a pod is not charged, because it makes room for somebody who is."""
-        return self.evicting.get(pod, False)
+        return bool(self.evicting.get(pod))
 
     def _place_of(self, pod: int) -> tuple[int, int]:
         """Return the number of a pod's pod set, and the pod's number there."""

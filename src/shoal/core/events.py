@@ -260,6 +260,7 @@ class WorkloadRestored:
 
     `charges` are those of the pods of `placements`; none where the devices say what they are.
     `since_us` says since when each of the pods in `started` runs; none where it is not known.
+    `beneficiaries` are the uids of those for whom each of the pods in `evicting` makes room.
     `served_device_us` is the device time of pods that are over.
     """
 
@@ -275,7 +276,7 @@ class WorkloadRestored:
     waits_since_us: int | None = None
     checkpoint_us: int | None = None
     evicting: tuple[int, ...] = ()
-    resting: tuple[int, ...] = ()
+    beneficiaries: tuple[tuple[str, ...], ...] = ()
     was_evicted: bool = False
     borrowed: int | None = None
     evictions_us: tuple[int, ...] = ()

@@ -65,8 +65,7 @@ def free(world: World, entry: Entry, reservation: Reservation) -> bool:
     What is only kept for others does not count. Whoever was evicted for it has to be gone, also
     from elsewhere: then it was the quota that was wanted, and not the place.
     """
-    evicted = (world.entries.get(uid) for uid in reservation.evicted)
-    if any(each.rests(pod) for each in evicted if each is not None for pod in each.evicting):
+    if not nobody_goes(world, entry, reservation):
         return False
     fleet = world.fleet
     nodes = {placement.node for placement in reservation.placements}
@@ -84,10 +83,16 @@ def free(world: World, entry: Entry, reservation: Reservation) -> bool:
         fleet.rollback(checkpoint)
 
 
-def _nothing_owed(fleet: Fleet, node: str, leaves: tuple[str, ...]) -> bool:
+def owes(fleet: Fleet, node: str) -> bool:
+    """Return whether a node has less CPU, memory or places for pods than are booked there."""
     row = fleet.row_of[node]
-    if min(fleet.cpu_free[row], fleet.memory_free[row], fleet.pods_free[row]) < 0:
+    return bool(min(fleet.cpu_free[row], fleet.memory_free[row], fleet.pods_free[row]) < 0)
+
+
+def _nothing_owed(fleet: Fleet, node: str, leaves: tuple[str, ...]) -> bool:
+    if owes(fleet, node):
         return False
+    row = fleet.row_of[node]
     for leaf in leaves:
         at = row, fleet.leaves[row].index(leaf)
         free_there = (
@@ -100,8 +105,12 @@ def _nothing_owed(fleet: Fleet, node: str, leaves: tuple[str, ...]) -> bool:
     return True
 
 
-def nobody_goes(world: World, reservation: Reservation) -> bool:
-    """Return whether nobody is left who goes to free places: they are free, or never will be."""
+def nobody_goes(world: World, entry: Entry, reservation: Reservation) -> bool:
+    """Return whether no pod is left that goes for a workload.
+
+    Its places are free then, or never will be.
+    """
+    evicted = (world.entries[uid] for uid in reservation.evicted if uid in world.entries)
     return not any(
-        uid in world.entries and world.entries[uid].evicting for uid in reservation.evicted
+        entry.workload.uid in uids for each in evicted for uids in each.evicting.values()
     )

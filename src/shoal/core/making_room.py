@@ -44,8 +44,8 @@ class MakingRoom:
 
     def plan(
         self, entry: Entry, shapes: tuple[Shape, ...], found: Refusal
-    ) -> tuple[Room, tuple[str, ...]] | NoRoom:
-        """Return how others would go for a workload, and who they are, those that go already too.
+    ) -> tuple[Room, dict[str, tuple[int, ...]]] | NoRoom:
+        """Return how others would go for a workload, and which pods, those that go already too.
 
         `found` is why it does not start. Nothing is decided yet.
         """
@@ -57,8 +57,7 @@ class MakingRoom:
         room = self._clearing.find(entry, shapes)
         if isinstance(room, NoRoom):
             return room
-        going = self._clearing.on_their_way(room.placements)
-        evicted = tuple(dict.fromkeys((*(victim.uid for victim in room.victims), *going)))
+        evicted = self._clearing.going(entry, room)
         if not evicted or self._world.evictions.frozen or self.freezes:
             return NoRoom(hungry=True)
         return room, evicted
@@ -87,7 +86,8 @@ class MakingRoom:
         borrowed = world.borrowed(entry, room.placements)
         for charges in charged_for.values():
             world.tenants.pin(entry.workload.queue, charges, borrowed, 1)
-        return Reserve(key, uid, room.placements, None, evicted, reason, borrowed)
+        pods = tuple(evicted.values())
+        return Reserve(key, uid, room.placements, None, tuple(evicted), reason, borrowed, pods)
 
     def opens_before(self, entry: Entry, group: Group, end_us: int) -> bool:
         """Return whether others may be evicted for a workload before, if nothing else changes."""

@@ -27,7 +27,7 @@ def snapshot(world: "World", at_us: int) -> Iterator[ev.Event]:
             waits_since_us=entry.waits_since_us,
             checkpoint_us=entry.checkpoint_us,
             evicting=tuple(sorted(entry.evicting)),
-            resting=tuple(sorted(pod for pod in entry.evicting if entry.rests(pod))),
+            beneficiaries=tuple(uids for _, uids in sorted(entry.evicting.items())),
             was_evicted=entry.was_evicted,
             borrowed=entry.borrowed,
             evictions_us=entry.evictions_us,
@@ -171,9 +171,9 @@ def _restore_workload(world: "World", event: ev.WorkloadRestored) -> None:
     entry.checkpoint_us = event.checkpoint_us
     entry.was_evicted = event.was_evicted
     entry.evictions_us = event.evictions_us
-    for pod in event.evicting:
-        entry.evicting[pod] = pod in event.resting
-        if entry.evicting[pod]:
+    for pod, uids in zip(event.evicting, event.beneficiaries, strict=True):
+        entry.evicting[pod] = uids
+        if uids:
             world.charge(entry, pod, entry.charges[pod], -1)
     world.limits.runs(entry)
     if event.failed_on is not None:

@@ -1,5 +1,6 @@
 """How decisions become state: each makes the world what its own carrying out will make of it."""
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, assert_never
 
 from shoal.core.charges import charges_of
@@ -88,8 +89,26 @@ def _reserve(world: "World", decision: Reserve) -> None:
             decision.reason,
         ),
     )
+    for uid, pods in zip(decision.evicted, decision.pods, strict=True):
+        goes_for(world, uid, pods, decision.workload)
     if decision.evicted:
         world.begins(entry, decision.borrowed)
+
+
+def goes_for(world: "World", uid: str, pods: Collection[int], asker: str) -> None:
+    """Let these pods of a workload, of those that are evicted, make room for an asker.
+
+    One that makes room for nobody is charged, and others are not.
+    """
+    victim = world.entries.get(uid)
+    if victim is None:
+        return
+    for pod, before in victim.evicting.items():
+        others = tuple(each for each in before if each != asker)
+        victim.evicting[pod] = (*others, asker) if pod in pods else others
+        now = victim.evicting[pod]
+        if bool(before) != bool(now):
+            world.charge(victim, pod, victim.charges[pod], -1 if now else 1)
 
 
 def _give_up(world: "World", decision: GiveUp) -> None:
@@ -105,7 +124,7 @@ def _evict(world: "World", decision: Evict, at_us: int) -> None:
     if not set(decision.pods) <= entry.held.keys() - entry.evicting.keys():
         raise InvalidTransitionError(f"{decision.key}: the workload does not hold these pods")
     for pod in decision.pods:
-        entry.evicting[pod] = bool(decision.for_)
+        entry.evicting[pod] = decision.for_
         if decision.for_:
             world.charge(entry, pod, entry.charges[pod], -1)
     entry.was_evicted = True

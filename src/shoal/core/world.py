@@ -334,12 +334,15 @@ class World:
         entry = self.entries.get(event.uid)
         if entry is None or entry.attempt != event.attempt or event.pod not in entry.evicting:
             return
-        beneficiaries = self._beneficiaries(event.uid)
-        if any(each.workload.queue == entry.workload.queue for each in beneficiaries):
+        uids = dict.fromkeys(uid for each in entry.evicting.values() for uid in each)
+        kept = [self.entries[uid] for uid in self.reserving if uid in uids]
+        if any(each.workload.queue == entry.workload.queue for each in kept):
             entry.evictions_us = entry.evictions_us[:-1]  # it was a preemption, which is not one
-        for beneficiary in beneficiaries:
+        for beneficiary in kept:
             self.unreserve(beneficiary)
             self.wait(beneficiary)
+        for uid in uids:
+            transitions.goes_for(self, event.uid, (), uid)
         entry.evicting.clear()
         self.limits.goes_on(entry, event.at_us)
 
@@ -442,18 +445,7 @@ class World:
             self.waiting.room_on(self.fleet, row)
         self.quota_on(entry)
         for uid in reservation.evicted:
-            victim = self.entries.get(uid)
-            if victim is None or self._beneficiaries(uid):
-                continue
-            for pod in victim.evicting:
-                if victim.rests(pod):
-                    victim.evicting[pod] = False
-                    self.charge(victim, pod, victim.charges[pod], 1)
-
-    def _beneficiaries(self, uid: str) -> list[Entry]:
-        """Return for whom places are kept that a workload is evicted from."""
-        reserving = (self.entries[each] for each in self.reserving)
-        return [e for e in reserving if e.reserved is not None and uid in e.reserved.evicted]
+            transitions.goes_for(self, uid, (), entry.workload.uid)
 
     def _holds_nothing(self, entry: Entry) -> None:
         self.spending.holds_nothing(entry.workload.uid)

@@ -280,7 +280,7 @@ class Seats(Books):
             ),
             checkpoint_us=entry.checkpoint_us if entry is not None else None,
             evicting=evicting,
-            resting=tuple(n for n in evicting if flight.evicting[n].beneficiaries),
+            beneficiaries=tuple(flight.evicting[n].beneficiaries for n in evicting),
             was_evicted=past.was_evicted,
             evictions_us=past.evictions_us,
             served_device_us=past.served_device_us,

@@ -124,8 +124,10 @@ class Starts(Seats):
         numbers = tuple(number for number in decision.pods if number in flight.seats)
         grace_s = -(-decision.grace_us // SECOND_US)
         eviction = Eviction(decision.for_, decision.reason.value, grace_s, numbers, kept, now_us)
+        goes = self.world.entries.get(decision.workload)
         for number in numbers:
-            flight.evicting[number] = eviction
+            uids = goes.evicting.get(number, ()) if goes is not None else decision.for_
+            flight.evicting[number] = msgspec.structs.replace(eviction, beneficiaries=uids)
             eviction = msgspec.structs.replace(eviction, pods=(), kept=())
         self._leaves(flight)
         return flight
