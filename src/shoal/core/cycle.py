@@ -215,7 +215,6 @@ class _Run:
                 self.complete = False
                 return
             if self._try_to_start(group, member):
-                looks.taken()
                 heads.changed(group.queue)
                 heads.push(group, member + 1)
 

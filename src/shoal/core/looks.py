@@ -3,8 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 
 from shoal.core.keeping import lay, lift
-from shoal.core.sleepers import Kind
-from shoal.core.waiting import Group
+from shoal.core.waiting import Group, QueueAndUser
 from shoal.core.world import World
 
 
@@ -25,42 +24,39 @@ class Looks:
         ahead: Collection[str],
     ) -> None:
         self._world = world
-        self._fresh = fresh
-        self._due = dict.fromkeys(due)
         self._ahead = ahead
-        self.kinds = world.kinds_for(fresh)
-        """What sleeping groups ask for that are worth a look."""
-        if ahead:
-            lift(world, ahead)
-            self.kinds |= world.kinds_for(fresh)
-            lay(world, ahead)
-        self._room_for: dict[Kind, bool] = {}
+        self._due: dict[QueueAndUser, dict[Group, None]] = {}
+        for group in due:
+            self._due.setdefault((group.queue, group.user), {})[group] = None
+        lift(world, ahead)
+        self._room = world.room(fresh)
+        lay(world, ahead)
+        self._read = world.fleet.changes.read()
 
-    def groups(self) -> tuple[Group, ...]:
-        """Return the groups that are looked at whatever room there is."""
-        return tuple(self._world.waiting.awake | self._due)
+    def places(self) -> dict[QueueAndUser, None]:
+        """Return the queues, and users where these have their turns, with groups to look at."""
+        waiting = self._world.waiting
+        return dict.fromkeys((*waiting.awake, *self._due, *waiting.places_of(self._room.kinds)))
 
-    def must(self, group: Group) -> bool:
-        """Return whether a group is one of these."""
-        return not group.asleep or group in self._due
+    def groups_in(self, place: QueueAndUser) -> dict[Group, None]:
+        """Return the groups there to look at."""
+        waiting = self._world.waiting
+        sleeping = dict.fromkeys(waiting.sleepers_in(place, self._room.kinds))
+        return waiting.awake.get(place, {}) | self._due.get(place, {}) | sleeping
 
-    def room(self, group: Group) -> bool:
-        """Return whether there is still room for a group that slept."""
-        room = self._room_for.get(group.shapes)
-        if room is None:
-            world, kind = self._world, group.shapes
-            room = world.may_fit(kind, self._fresh)
-            if not room and self._ahead:
-                lift(world, self._ahead)
-                room = world.may_fit(kind, self._fresh)
-                lay(world, self._ahead)
-            self._room_for[kind] = room
-        return room
+    def worth(self, group: Group) -> bool:
+        """Return whether a group is, or still is, to be looked at."""
+        if not group.asleep or group in self._due.get((group.queue, group.user), ()):
+            return True
+        return self.any_room() and group.shapes in self._room.kinds
 
     def any_room(self) -> bool:
         """Return whether there may be room for any group that slept."""
-        return any(self._room_for.get(kind, True) for kind in self.kinds)
-
-    def taken(self) -> None:
-        """Note that something was started, so that there is less room."""
-        self._room_for = {kind: False for kind, room in self._room_for.items() if not room}
+        fleet = self._world.fleet
+        if self._room.kinds and self._read != fleet.changes.head:
+            rows = fleet.changes.since(self._read)
+            lift(self._world, self._ahead)
+            self._room.lessen(fleet, None if rows is None else rows.tolist())
+            lay(self._world, self._ahead)
+            self._read = fleet.changes.read()
+        return bool(self._room.kinds)

@@ -47,7 +47,7 @@ class _Place:
         self.heads: list[Head] = []
         """A heap, where there are no places below it."""
         self.unseen = False
-        """Whether there are sleeping groups that are not among the heads yet."""
+        """Whether its groups are not among the heads yet."""
         self.children: list[tuple[Key, int, _Place]] = []
         """A heap of those below it by their keys; what is not their key now is passed."""
         self.key: Key | None = None
@@ -55,7 +55,7 @@ class _Place:
         self.leaf = self
         """Where its next head is."""
 
-    def next(self, worth_a_look: Callable[[Group], bool]) -> "_Place | None":
+    def next(self, worth: Callable[[Group], bool]) -> "_Place | None":
         """Return where its next head is, having forgotten those that are not worth a look."""
         children = self.children
         while children and children[0][2].key is not children[0][0]:
@@ -63,7 +63,7 @@ class _Place:
         if children:
             return children[0][2].leaf
         heads = self.heads
-        while heads and not worth_a_look(heads[0][1]):
+        while heads and not worth(heads[0][1]):
             heappop(heads)
         return self if heads or self.unseen else None
 
@@ -75,48 +75,36 @@ class Heads:
     start changes in the accounts of the queue that the last head came from is seen; whoever changes
     those of other queues has to tell that they have `changed`.
 
-    Which groups of a queue sleep is asked when its turn may have come, so that a cycle costs what
-    it starts, and not what waits.
+    Which groups a queue has is asked when its turn may have come, so that a cycle costs what it
+    starts, and not what waits.
     """
 
     def __init__(self, world: World, looks: Looks) -> None:
         self._tenants = world.tenants
-        self._waiting = world.waiting
         self._looks = looks
-        self._musts: dict[Group, int] = {}
-        """Groups that have to be looked at, and from which member on."""
-        self._narrowed = False
-        """Whether all others are forgotten."""
+        self._next: dict[Group, int] = {}
+        """From which member on groups go on that were taken."""
+        self._numbers = count()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin with the queues in which there is something to look at."""
+        self._narrowed = not self._looks.any_room()
+        """Whether there are no groups that slept."""
         self._above_all = _Place(ABOVE_ALL, None, None)
         self._places: dict[tuple[str, str | None], _Place] = {}
         self._users: dict[str, list[_Place]] = {}
         self._stale: dict[_Place, None] = {}
         """Places whose rank, and that of all above them, has to be found anew."""
-        self._numbers = count()
-        self._add(dict.fromkeys(looks.groups(), 0))
-        for queue, user in self._waiting.places_of(looks.kinds):
+        for queue, user in self._looks.places():
             place = self._place_of(queue, user)
             place.unseen = True
             self._stale[place] = None
 
-    def _add(self, musts: dict[Group, int]) -> None:
-        """Add groups that have to be looked at, each from a member on."""
-        self._musts = musts
-        of_place: dict[tuple[str, str], list[Head]] = {}
-        for group, member in musts.items():
-            head = group.members[member], group, member
-            of_place.setdefault((group.queue, group.user), []).append(head)
-        for (queue, user), heads in of_place.items():
-            place = self._place_of(queue, user)
-            place.heads = heads
-            heapify(heads)
-            self._stale[place] = None
-
     def push(self, group: Group, member: int) -> None:
         """Add the member of a group with this number, if it has so many."""
+        self._next[group] = member
         if member < len(group.members):
-            if self._looks.must(group):
-                self._musts[group] = member
             place = self._place_of(group.queue, group.user)
             heappush(place.heads, (group.members[member], group, member))
             self._stale[place] = None
@@ -125,37 +113,26 @@ class Heads:
         """Take the group whose turn it is and the number of its member, None if there is none."""
         while True:
             if not self._narrowed and not self._looks.any_room():
-                self._narrow()
+                self._begin()
             self._rank_anew()
-            place = self._above_all.next(self._worth_a_look)
+            place = self._above_all.next(self._looks.worth)
             if place is None:
                 return None
             self._stale[place] = None
             if place.unseen:
                 self._see(place)
-            elif self._worth_a_look(place.heads[0][1]):
+            elif self._looks.worth(place.heads[0][1]):
                 _, group, member = heappop(place.heads)
-                self._musts.pop(group, None)
+                self._next[group] = len(group.members)
                 return group, member
 
     def _see(self, place: _Place) -> None:
-        """Add the sleeping groups of a queue, or of a user in it."""
+        """Find the groups of a queue, or of a user in it."""
         place.unseen = False
-        sleeping = self._waiting.sleepers_in((place.queue, place.user or ""), self._looks.kinds)
-        place.heads += [(g.members[0], g, 0) for g in sleeping if not self._looks.must(g)]
+        groups = self._looks.groups_in((place.queue, place.user or ""))
+        from_ = ((group, self._next.get(group, 0)) for group in groups)
+        place.heads = [(g.members[n], g, n) for g, n in from_ if n < len(g.members)]
         heapify(place.heads)
-
-    def _worth_a_look(self, group: Group) -> bool:
-        return self._looks.must(group) or self._looks.room(group)
-
-    def _narrow(self) -> None:
-        """Forget all groups but those that have to be looked at."""
-        self._narrowed = True
-        self._above_all = _Place(ABOVE_ALL, None, None)
-        self._places.clear()
-        self._users.clear()
-        self._stale.clear()
-        self._add(self._musts)
 
     def changed(self, queue: str) -> None:
         """Note that the accounts of a queue have changed, and so those of its ancestors."""
@@ -201,7 +178,7 @@ class Heads:
                     by_depth[depth - 1][parent] = None
 
     def _rank(self, place: _Place, parent: _Place) -> None:
-        leaf = place.next(self._worth_a_look)
+        leaf = place.next(self._looks.worth)
         if leaf is None:
             place.key = None
             return

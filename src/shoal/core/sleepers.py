@@ -4,7 +4,7 @@ Groups of different queues that ask for the same are one kind. What has to be co
 that gained room is then as many kinds as there are, however many groups and queues wait.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,8 @@ class Kinds:
         """[slot]: the number of the static mask of a kind's pods, or `SEVERAL`."""
         self._masks_version = (0, 0)
         self._slot_of: dict[Kind, int] = {}
+        self._kinds: list[Kind] = [()] * 16
+        """[slot]: the kind in it, if one is."""
         self._groups = [0] * 16
         """[slot]: how many groups sleep."""
         self._empty = list(range(15, -1, -1))
@@ -49,6 +51,7 @@ class Kinds:
             slot = self._slot_of[kind] = self._new_slot()
             self._needs[:, slot] = np.array([_least_needs(shape) for shape in kind]).min(axis=0)
             self._mask_of[slot] = _mask_number(masks, kind)
+            self._kinds[slot] = kind
         self._groups[slot] += 1
 
     def drop(self, kind: Kind) -> None:
@@ -57,36 +60,23 @@ class Kinds:
         self._groups[slot] -= 1
         if not self._groups[slot]:
             del self._slot_of[kind]
+            self._kinds[slot] = ()
             self._needs[:, slot] = NOTHING
             self._empty.append(slot)
 
-    def fitting(self, fleet: Fleet, masks: StaticMasks, rows: Sequence[int]) -> dict[Kind, None]:
-        """Return the kinds of which a pod may fit on one of these rows."""
-        if not self._slot_of:
-            return {}
-        slots = np.fromiter(self._slot_of.values(), dtype=np.intp, count=len(self._slot_of))
-        found = np.zeros(len(slots), dtype=np.bool_)
+    def room(self, fleet: Fleet, masks: StaticMasks, rows: Sequence[int]) -> "Room":
+        """Return which of them have room on some rows."""
+        if not self._slot_of or not rows:
+            return Room((), self._needs[:, :0], np.zeros((0, 0), dtype=np.bool_), ())
+        mask_of = self._up_to_date(fleet, masks)
+        anywhere = (mask_of == SEVERAL)[:, np.newaxis]
+        parts = []
         for begin in range(0, len(rows), _ROWS):
             part = np.array(rows[begin : begin + _ROWS], dtype=np.intp)
-            found |= self._fit(fleet, masks, slots, part)
-        return {kind: None for kind, fits in zip(self._slot_of, found, strict=True) if fits}
-
-    def fits(self, kind: Kind, fleet: Fleet, masks: StaticMasks, rows: Sequence[int]) -> bool:
-        """Return whether a pod of a kind may fit on one of these rows."""
-        slot = np.array([self._slot_of[kind]], dtype=np.intp)
-        return bool(self._fit(fleet, masks, slot, np.array(rows, dtype=np.intp))[0])
-
-    def _fit(
-        self, fleet: Fleet, masks: StaticMasks, slots: NDArray[np.intp], rows: NDArray[np.intp]
-    ) -> BoolArray:
-        """Return for each of some kinds whether a pod of it may fit on any of some rows."""
-        mask_of = self._up_to_date(fleet, masks)[slots]
-        needs = self._needs[:, slots, np.newaxis]
-        fits: BoolArray = (mask_of == SEVERAL)[:, np.newaxis] | masks.table[mask_of][:, rows]
-        for need, free in zip(needs, _free_on(fleet, rows), strict=True):
-            fits &= need <= free
-        found: BoolArray = np.logical_or.reduce(fits, axis=1)
-        return found
+            allowed = anywhere | masks.table[:, part][mask_of]
+            parts.append(allowed & _enough(fleet, self._needs, part))
+        fits = np.concatenate(parts, axis=1)
+        return Room(self._kinds, self._needs, fits, rows)
 
     def _up_to_date(self, fleet: Fleet, masks: StaticMasks) -> NDArray[np.intp]:
         """Return the number of each slot's mask, having brought the masks up to date."""
@@ -108,27 +98,61 @@ class Kinds:
             several = np.full(size, SEVERAL, dtype=np.intp)
             self._mask_of = np.concatenate((self._mask_of, several))
             self._groups += [0] * size
+            self._kinds += [()] * size
             self._empty = list(range(2 * size - 1, size - 1, -1))
         return self._empty.pop()
+
+
+class Room:
+    """For which kinds a pod may fit on some rows, while room there only gets less."""
+
+    def __init__(
+        self, kinds: Sequence[Kind], needs: IntArray, fits: BoolArray, rows: Sequence[int]
+    ) -> None:
+        """`needs` are [what, kind], `fits` [kind, row]; kinds that fit nowhere are forgotten."""
+        self._column_of = {row: column for column, row in enumerate(rows)}
+        self._needs, self._fits = needs, fits
+        self._forget(kinds)
+
+    def lessen(self, fleet: Fleet, rows: Iterable[int] | None) -> None:
+        """See what there still is room for, where less may be free on these rows (None: on any)."""
+        if rows is None:
+            rows = self._column_of
+        changed = [row for row in {*rows} if row in self._column_of]
+        if changed and self.kinds:
+            columns = [self._column_of[row] for row in changed]
+            self._fits[:, columns] &= _enough(fleet, self._needs, np.array(changed, dtype=np.intp))
+            self._forget(tuple(self.kinds))
+
+    def _forget(self, kinds: Sequence[Kind]) -> None:
+        """Forget those of these kinds, which are all, that have no room."""
+        left = np.flatnonzero(np.logical_or.reduce(self._fits, axis=1))
+        self._needs, self._fits = self._needs[:, left], self._fits[left]
+        self.kinds = {kinds[line]: None for line in left.tolist()}
+        """Those that there is room for."""
 
 
 def _mask_number(masks: StaticMasks, kind: Kind) -> int:
     return masks.number_of(kind[0]) if len(kind) == 1 else SEVERAL
 
 
-def _free_on(fleet: Fleet, rows: NDArray[np.intp]) -> tuple[IntArray, ...]:
-    """Return what is free on rows, in the order of needs."""
-    return (
+def _enough(fleet: Fleet, needs: IntArray, rows: NDArray[np.intp]) -> BoolArray:
+    """Return for needs x rows, [what, kind], whether all that is needed is free."""
+    free = (
         fleet.cpu_free[rows],
         fleet.memory_free[rows],
         fleet.whole_free[rows],
         fleet.leaf_compute_free[rows].max(axis=1),
         fleet.leaf_memory_free[rows].max(axis=1),
     )
+    found: BoolArray = needs[0][:, np.newaxis] <= free[0]
+    for need, there in zip(needs[1:], free[1:], strict=True):
+        found &= need[:, np.newaxis] <= there
+    return found
 
 
 def _least_needs(shape: Shape) -> tuple[int, ...]:
-    """Return what a node must have free at least, in the order of `_free_on`."""
+    """Return what a node must have free at least, in the order of `_enough`."""
     request = shape.request
     devices = request.devices
     shares = devices.count > 0 and not devices.whole

@@ -17,7 +17,7 @@ from shoal.core.events import Examined
 from shoal.core.fleet import Fleet
 from shoal.core.precedence import Order
 from shoal.core.shape import Shape
-from shoal.core.sleepers import Kind, Kinds
+from shoal.core.sleepers import Kind, Kinds, Room
 from shoal.core.spending import Declaration
 from shoal.model.verdict import Verdict
 from shoal.model.workload import WorkloadType
@@ -102,12 +102,16 @@ class Group:
         """Members that have not been told."""
 
 
+Places = dict[QueueAndUser, dict[Group, None]]
+"""Groups by where they stand."""
+
+
 class Waiting:
     """All waiting groups, and what could end their waiting."""
 
     def __init__(self) -> None:
         self.groups: dict[GroupKey, Group] = {}
-        self.awake: dict[Group, None] = {}
+        self.awake: Places = {}
         """Groups that the next cycle has to look at."""
         self.fresh: dict[int, None] = {}
         """Rows that have gained room, or other properties, since the last complete cycle."""
@@ -116,7 +120,7 @@ class Waiting:
         self._blocked: dict[str, dict[Group, None]] = {}
         """Sleeping groups by the queue whose quota stands in their way."""
         self._kinds = Kinds()
-        self._of_kind: dict[Kind, dict[QueueAndUser, dict[Group, None]]] = {}
+        self._of_kind: dict[Kind, Places] = {}
         """Sleeping groups for which room may come, by what they ask for."""
         self._gangs: dict[Group, None] = {}
         self._hungry: dict[Group, None] = {}
@@ -133,7 +137,7 @@ class Waiting:
         group = self.groups.get(key)
         if group is None:
             group = self.groups[key] = Group(key)
-            self.awake[group] = None
+            _put(self.awake, group)
             if group.pods > 1:
                 self._gangs[group] = None
         insort(group.members, order)
@@ -147,7 +151,8 @@ class Waiting:
         self.told(group, order[2])
         if not group.members:
             self.wake(group)
-            del self.groups[group.key], self.awake[group]
+            del self.groups[group.key]
+            _drop(self.awake, group)
             self._gangs.pop(group, None)
 
     def reorder(self, group: Group, before: Order, order: Order) -> None:
@@ -165,7 +170,7 @@ class Waiting:
         """Note that a group was looked at, and what stood in the way of its first member."""
         self.wake(group)
         group.asleep = True
-        del self.awake[group]
+        _drop(self.awake, group)
         group.missing_pods = examined.missing_pods
         group.hungry = examined.hungry
         if group.hungry:
@@ -177,8 +182,7 @@ class Waiting:
             self._blocked.setdefault(examined.blocked_at, {})[group] = None
         if examined.missing_pods is not None:
             self._kinds.add(group.shapes, masks)
-            places = self._of_kind.setdefault(group.shapes, {})
-            places.setdefault((group.queue, group.user), {})[group] = None
+            _put(self._of_kind.setdefault(group.shapes, {}), group)
 
     def wake(self, group: Group) -> None:
         """See to it that the next cycle looks at a group."""
@@ -186,24 +190,17 @@ class Waiting:
             group.asleep = False
             if group.missing_pods is not None:
                 self._kinds.drop(group.shapes)
-                self._drop_of_kind(group)
+                _drop(self._of_kind[group.shapes], group)
+                if not self._of_kind[group.shapes]:
+                    del self._of_kind[group.shapes]
             group.missing_pods = 1
             group.hungry = False
             group.again_us = None
             self._hungry.pop(group, None)
-            self.awake[group] = None
+            _put(self.awake, group)
             if group.blocked_at:
                 del self._blocked[group.blocked_at][group]
                 group.blocked_at = ""
-
-    def _drop_of_kind(self, group: Group) -> None:
-        places = self._of_kind[group.shapes]
-        place = group.queue, group.user
-        del places[place][group]
-        if not places[place]:
-            del places[place]
-        if not places:
-            del self._of_kind[group.shapes]
 
     def quota_on(self, queue: str) -> None:
         """Wake those for whom a queue's quota stood in the way; it holds less now."""
@@ -281,9 +278,9 @@ class Waiting:
         self.fresh.clear()
         self.stirred = False
 
-    def kinds_for(self, fleet: Fleet, masks: StaticMasks, rows: Iterable[int]) -> dict[Kind, None]:
+    def room(self, fleet: Fleet, masks: StaticMasks, rows: Iterable[int]) -> Room:
         """Return what sleeping groups ask for of whom a pod may fit on one of these rows."""
-        return self._kinds.fitting(fleet, masks, tuple(rows))
+        return self._kinds.room(fleet, masks, tuple(rows))
 
     def places_of(self, kinds: Iterable[Kind]) -> dict[QueueAndUser, None]:
         """Return the queues, and users where these have their turns, with such sleeping groups."""
@@ -301,9 +298,16 @@ class Waiting:
             if group.pods == 1 or (group.missing_pods or 0) <= 0
         ]
 
-    def fits(self, kind: Kind, fleet: Fleet, masks: StaticMasks, rows: Iterable[int]) -> bool:
-        """Return whether a pod of sleeping groups of this kind may fit on one of these rows."""
-        return self._kinds.fits(kind, fleet, masks, tuple(rows))
+
+def _put(places: Places, group: Group) -> None:
+    places.setdefault((group.queue, group.user), {})[group] = None
+
+
+def _drop(places: Places, group: Group) -> None:
+    place = group.queue, group.user
+    del places[place][group]
+    if not places[place]:
+        del places[place]
 
 
 def _could_hold(fleet: Fleet, row: int, group: Group) -> int:

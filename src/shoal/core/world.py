@@ -22,7 +22,7 @@ from shoal.core.neighbours import asked_by
 from shoal.core.policies import Policy
 from shoal.core.reservation import Reservation
 from shoal.core.shape import Shape, Shapes
-from shoal.core.sleepers import Kind
+from shoal.core.sleepers import Room
 from shoal.core.spending import Spending
 from shoal.core.tenants import Tenants
 from shoal.core.timelimits import TimeLimits
@@ -216,13 +216,9 @@ class World:
         """Return for every row whether pods of a shape may run there at all."""
         return self.masks.of(shape)
 
-    def kinds_for(self, rows: Iterable[int]) -> dict[Kind, None]:
-        """Return what sleeping groups ask for of whom a pod may fit on one of these rows."""
-        return self.waiting.kinds_for(self.fleet, self.masks, rows)
-
-    def may_fit(self, kind: Kind, rows: Iterable[int]) -> bool:
-        """Return whether a pod of sleeping groups of this kind may fit on one of these rows."""
-        return self.waiting.fits(kind, self.fleet, self.masks, rows)
+    def room(self, rows: Iterable[int]) -> Room:
+        """Return for which of those that sleep there is room on some rows."""
+        return self.waiting.room(self.fleet, self.masks, rows)
 
     def shape_of(self, request: Request, type_: WorkloadType | None = None) -> Shape:
         """Return the one shape of equal requests, by work of a type where pools tell them apart."""
