@@ -18,16 +18,16 @@ from tests.core.build import decide, divided, job, node, share, started, submit,
 def test_journal_undoes_to_any_checkpoint() -> None:
     """Nested speculation, kept and undone."""
     journal, array = Journal(), np.zeros(4, dtype=np.int64)
-    journal.write(array, 0, 1)
+    journal.add(array, 0, 1)
     outer = journal.checkpoint()
-    journal.write(array, 1, 2)
+    journal.add(array, 1, 2)
     inner = journal.checkpoint()
-    journal.write(array, 1, 3)
-    journal.write(array, 2, 3)
+    journal.add(array, 1, 1)
+    journal.add(array, 2, 3)
     assert sorted(journal.rollback(inner)) == [1, 2]
     assert array.tolist() == [1, 2, 0, 0]
     journal.checkpoint()
-    journal.write(array, 3, 9)
+    journal.add(array, 3, 9)
     journal.keep()
     assert journal.rollback(outer) == [3, 1]
     assert array.tolist() == [1, 0, 0, 0]
@@ -38,9 +38,9 @@ def test_journal_ends_what_failed_within() -> None:
     """Whoever rolls back to where it began has the state of then, and no speculation goes on."""
     journal, array = Journal(), np.zeros(2, dtype=np.int64)
     outer = journal.checkpoint()
-    journal.write(array, 0, 1)
+    journal.add(array, 0, 1)
     journal.checkpoint()
-    journal.write(array, 1, 1)
+    journal.add(array, 1, 1)
     assert journal.rollback(outer) == [1, 0]
     assert array.tolist() == [0, 0]
     assert not journal.speculating

@@ -292,7 +292,7 @@ class CoreMachine(RuleBasedStateMachine):
         if moves:
             entry = self.world.entries[uid]
             board = self.world.board(self.policy, SEED)
-            (shape,) = self.world.shapes_of(entry.workload)
+            (shape,) = self.world.shapes_of(entry)
             assert board.best(shape, uid, entry.refused) is not None
 
     @rule(

@@ -127,17 +127,15 @@ class Board:
         ok = self._masks.of(shape)[rows]
         for _, passed in dynamic_tests(fleet, shape, rows, fits):
             ok = ok & passed
-        if not self._scorer.vectorised:
-            known.score[rows] = IMPOSSIBLE
-            rows = (np.arange(fleet.size)[rows] if isinstance(rows, slice) else rows)[ok]
-            if not len(rows):
-                return
-            fits = None if fits is None else fits[ok]
-            ok = ok[ok]
+        known.score[rows] = IMPOSSIBLE
+        rows = np.flatnonzero(ok) if isinstance(rows, slice) else rows[ok]
+        if not len(rows):
+            return
+        fits = None if fits is None else fits[ok]
         score, leaf = self._scorer.score(fleet, shape, rows, fits)
         if self._scorer.handicap:
             score = score - self._handicaps(rows)
-        known.score[rows] = np.where(ok, score, IMPOSSIBLE)
+        known.score[rows] = score
         if known.leaf is not None and leaf is not None:
             known.leaf[rows] = leaf
 

@@ -13,11 +13,12 @@ Rows = NDArray[np.intp]
 class ChangeLog:
     """Rows in the order in which they changed, remembered up to `capacity` changes back."""
 
-    __slots__ = ("_head", "_read_up_to", "_ring")
+    __slots__ = ("_head", "_newest", "_read_up_to", "_ring")
 
     def __init__(self, capacity: int = 1 << 14) -> None:
         self._ring: Rows = np.zeros(capacity, dtype=np.intp)
         self._head = 0
+        self._newest = -1
         self._read_up_to = 0
 
     @property
@@ -27,12 +28,11 @@ class ChangeLog:
 
     def add(self, row: int) -> None:
         """Note that `row` changed; a repetition that nobody has read in between is one change."""
-        ring = self._ring
-        size = len(ring)
-        if self._head > self._read_up_to and ring[(self._head - 1) % size] == row:
+        if row == self._newest and self._head > self._read_up_to:
             return
-        ring[self._head % size] = row
+        self._ring[self._head % len(self._ring)] = row
         self._head += 1
+        self._newest = row
 
     def since(self, position: int) -> Rows | None:
         """Return the rows changed since `position`, or None when that is further back than known.

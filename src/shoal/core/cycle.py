@@ -183,7 +183,7 @@ class _Run:
             return
         world, uid = self._world, entry.workload.uid
         lift(world, [uid])
-        shapes = world.shapes_of(entry.workload)
+        shapes = world.shapes_of(entry)
         found = start_within_quota(world, self._board, entry, shapes, self._budget)
         if isinstance(found, Refusal):
             late = due and not isinstance(self._room.plan(entry, shapes, found), NoRoom)
@@ -215,8 +215,15 @@ class _Run:
                 self.complete = False
                 return
             if self._try_to_start(group, member):
-                heads.changed(group.queue)
+                for queue in self._charged_anew(group):
+                    heads.changed(queue)
                 heads.push(group, member + 1)
+
+    def _charged_anew(self, group: Group) -> dict[str, None]:
+        """Return the queues whose accounts the last decision, which is for a group, has changed."""
+        decision, entries = self.decisions[-1], self._world.entries
+        evicted = decision.evicted if isinstance(decision, Reserve) else ()
+        return dict.fromkeys((group.queue, *(entries[uid].workload.queue for uid in evicted)))
 
     def _try_to_start(self, group: Group, index: int) -> bool:
         uid = group.members[index][2]

@@ -61,7 +61,7 @@ def propose(world: World, policy: Policy, seed: int, uid: str, most_moves: int) 
     entry = world.entries.get(uid)
     if entry is None or entry.state is not State.WAITING or most_moves < 1:
         return ()
-    shapes = world.shapes_of(entry.workload)
+    shapes = world.shapes_of(entry)
     shape = shapes[0]
     alone = len(shapes) == 1 and entry.workload.pod_sets[0].count == 1
     if not alone or not shape.request.devices.count:

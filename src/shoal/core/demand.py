@@ -1,6 +1,6 @@
 """What is asked for: task classes and how often each of them arrives, given or learned; prices."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from shoal.model.request import DeviceRequest, Request
@@ -73,6 +73,10 @@ class Learned:
     next_pricing_pods: int = FIRST_PRICING_PODS
 
 
+_Kind = tuple[int, int, tuple[int, bool, int, int, tuple[str, ...]]]
+"""What a class takes and which accelerators it takes it from, as a key that is soon hashed."""
+
+
 class Demand:
     """The demand as learned from arrivals, in integers, so that equal arrivals teach the same.
 
@@ -82,7 +86,7 @@ class Demand:
     """
 
     def __init__(self) -> None:
-        self._weights: dict[Request, int] = {}
+        self._weights: dict[_Kind, int] = {}
         self.pods = 0
         """Pods that have arrived."""
         self._interval_pods = FIRST_PRICING_PODS
@@ -117,8 +121,7 @@ class Demand:
 
     def classes(self) -> tuple[TaskClass, ...]:
         """What is expected, heaviest classes first."""
-        order = sorted(self._weights.items(), key=lambda item: (-item[1], repr(item[0])))
-        return tuple(TaskClass(request, weight) for request, weight in order)
+        return _heaviest_first(self._weights)
 
     def learned(self) -> Learned:
         """Everything that is remembered."""
@@ -126,38 +129,41 @@ class Demand:
 
     def restore(self, learned: Learned) -> None:
         """Remember `learned` and nothing else."""
-        self._weights = {each.request: each.weight for each in learned.classes}
+        self._weights = {_kind(each.request): each.weight for each in learned.classes}
         self.pods = learned.pods
         self._interval_pods = learned.interval_pods
         self._next_pricing_pods = learned.next_pricing_pods
 
     def _halve(self) -> None:
-        halved = {kind: weight >> 1 for kind, weight in self._weights.items()}
-        kept = sorted(halved.items(), key=lambda item: (-item[1], repr(item[0])))[:MOST_CLASSES]
-        self._weights = {kind: weight for kind, weight in kept if weight}
+        self._weights = {kind: half for kind, all_ in self._weights.items() if (half := all_ >> 1)}
+        if len(self._weights) > MOST_CLASSES:
+            kept = _heaviest_first(self._weights)[:MOST_CLASSES]
+            self._weights = {_kind(each.request): each.weight for each in kept}
 
 
-def _kind(request: Request) -> Request:
-    """The class of a request: what it takes and which accelerators it takes it from.
+def _kind(request: Request) -> _Kind:
+    """The class of a request.
 
     Labels, taints and masks decide where it may run, not what a device is worth.
     """
     devices = request.devices
     accelerators = tuple(sorted(set(devices.accelerators)))
-    return Request(
-        request.cpu_milli,
-        request.memory_mib,
-        DeviceRequest(
-            devices.count, devices.whole, devices.memory_mib, devices.compute_milli, accelerators
-        ),
-    )
+    taken = devices.count, devices.whole, devices.memory_mib, devices.compute_milli, accelerators
+    return request.cpu_milli, request.memory_mib, taken
+
+
+def _heaviest_first(weights: Mapping[_Kind, int]) -> tuple[TaskClass, ...]:
+    classes = [
+        TaskClass(Request(cpu_milli, memory_mib, DeviceRequest(*devices)), weight)
+        for (cpu_milli, memory_mib, devices), weight in weights.items()
+    ]
+    return tuple(sorted(classes, key=lambda each: (-each.weight, repr(each.request))))
 
 
 def merged(classes: Iterable[TaskClass]) -> tuple[TaskClass, ...]:
     """Classes as the learned demand would have them: equal ones are one, heaviest first."""
-    weights: dict[Request, int] = {}
+    weights: dict[_Kind, int] = {}
     for each in classes:
         kind = _kind(each.request)
         weights[kind] = weights.get(kind, 0) + each.weight
-    order = sorted(weights.items(), key=lambda item: (-item[1], repr(item[0])))
-    return tuple(TaskClass(request, weight) for request, weight in order)
+    return _heaviest_first(weights)

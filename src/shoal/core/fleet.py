@@ -292,13 +292,12 @@ class Fleet:
 
     def _book(self, row: int, request: Request, leaves: tuple[str, ...], sign: int) -> None:
         """Add (`sign` 1) to what is free on a row what a pod holds there, or subtract it (-1)."""
-        write = self.journal.write
-        write(self.cpu_free, row, int(self.cpu_free[row]) + sign * request.cpu_milli)
-        write(self.memory_free, row, int(self.memory_free[row]) + sign * request.memory_mib)
-        write(self.pods_free, row, int(self.pods_free[row]) + sign)
+        add = self.journal.add
+        add(self.cpu_free, row, sign * request.cpu_milli)
+        add(self.memory_free, row, sign * request.memory_mib)
+        add(self.pods_free, row, sign)
         if leaves:
-            at = (row, holder_class(request))
-            write(self.holders, at, int(self.holders[at]) - sign)
+            add(self.holders, (row, holder_class(request)), -sign)
             columns = self._columns[row]
             devices = request.devices
             for leaf in leaves:
@@ -309,18 +308,18 @@ class Fleet:
         self.changes.add(row)
 
     def _book_leaf(self, at: tuple[int, int], devices: DeviceRequest, sign: int) -> None:
-        write = self.journal.write
+        add = self.journal.add
         compute, memory, tenants = devices.compute_milli, devices.memory_mib, 1
         if devices.whole:
-            compute = int(self.leaf_compute[at])
-            memory = int(self.leaf_memory[at])
-            tenants = int(self.leaf_tenants[at])
-            write(self.leaf_whole_holders, at, int(self.leaf_whole_holders[at]) - sign)
+            compute = self.leaf_compute.item(at)
+            memory = self.leaf_memory.item(at)
+            tenants = self.leaf_tenants.item(at)
+            add(self.leaf_whole_holders, at, -sign)
         else:
             count_sharer(self, devices, at, sign)
-        write(self.leaf_compute_free, at, int(self.leaf_compute_free[at]) + sign * compute)
-        write(self.leaf_memory_free, at, int(self.leaf_memory_free[at]) + sign * memory)
-        write(self.leaf_tenants_free, at, int(self.leaf_tenants_free[at]) + sign * tenants)
+        add(self.leaf_compute_free, at, sign * compute)
+        add(self.leaf_memory_free, at, sign * memory)
+        add(self.leaf_tenants_free, at, sign * tenants)
 
     def _sum_leaves(self, row: int) -> None:
         """Bring the sums over a row's leaves up to date."""
@@ -328,17 +327,10 @@ class Fleet:
         tenants_free = self.leaf_tenants_free[row].tolist()
         tenants = self.leaf_tenants[row].tolist()
         undivided = self.leaf_undivided[row].tolist()
-        compute = sum(f for f in free if f > 0)
-        whole = sum(
-            1
-            for u, have, all_of_them in zip(undivided, tenants_free, tenants, strict=True)
-            if u and have == all_of_them > 0
-        )
-        write = self.journal.write
-        if compute != self.compute_free[row]:
-            write(self.compute_free, row, compute)
-        if whole != self.whole_free[row]:
-            write(self.whole_free, row, whole)
+        compute = sum([f for f in free if f > 0])
+        whole = [u and have == most > 0 for u, have, most in zip(undivided, tenants_free, tenants)]
+        self.journal.add(self.compute_free, row, compute - self.compute_free.item(row))
+        self.journal.add(self.whole_free, row, sum(whole) - self.whole_free.item(row))
 
     # Rows and columns -------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ def key_of(world: "World", entry: Entry) -> GroupKey:
     workload = entry.workload
     shapes = tuple(
         (shape, pod_set.count, pod_set.needed)
-        for shape, pod_set in zip(world.shapes_of(workload), workload.pod_sets, strict=True)
+        for shape, pod_set in zip(world.shapes_of(entry), workload.pod_sets, strict=True)
     )
     return workload.queue, shapes, entry.refused, _standing(world, entry)
 

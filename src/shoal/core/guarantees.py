@@ -88,7 +88,7 @@ class Guarantees(Accounts):
 
     def happened(self) -> None:
         """Note that something happened since guarantees were brought up to date."""
-        self._news = True
+        self._news = bool(self.tree.queues)
 
     def node_changed(self, old: Node | None, node: Node) -> None:
         """Note which devices of a node are missed: out of order, or no longer listed."""

@@ -37,11 +37,12 @@ class Journal:
         """Whether writes are being remembered."""
         return bool(self._begins)
 
-    def write(self, array: IntArray, index: Index, value: int) -> None:
-        """Set `array[index]` to `value`."""
+    def add(self, array: IntArray, index: Index, change: int) -> None:
+        """Add `change` to `array[index]`."""
+        before = array.item(index)
         if self._begins:
-            self._log.append((array, index, int(array[index])))
-        array[index] = value
+            self._log.append((array, index, before))
+        array[index] = before + change
 
     def count(self, counts: Counts, where: tuple[int, str], value: int) -> None:
         """Set a count to `value` that is kept by row and leaf."""

@@ -108,7 +108,7 @@ def count_sharer(fleet: "Fleet", devices: DeviceRequest, at: tuple[int, int], si
     parts = (1, party, party * party, int(devices.keeps_to_party))
     for array, part in zip(fleet.sharer_arrays(), parts, strict=True):
         if part:
-            fleet.journal.write(array, at, int(array[at]) - sign * part)
+            fleet.journal.add(array, at, -sign * part)
 
 
 def count_replica(fleet: "Fleet", apart: str, row: int, leaf: str, sign: int) -> None:

@@ -136,8 +136,9 @@ def place_and_charge(
     the others out at once.
     """
     found = _place_and_charge(world, board, entry, shapes, budget, needed_only=needed_only)
-    elastic = any(pod_set.needed < pod_set.count for pod_set in entry.workload.pod_sets)
-    if isinstance(found, Broken) and elastic:
+    if not isinstance(found, Broken):
+        return found
+    if any(pod_set.needed < pod_set.count for pod_set in entry.workload.pod_sets):
         return _place_and_charge(world, board, entry, shapes, budget, needed_only=True)
     return found
 

@@ -224,10 +224,9 @@ class World:
         """Return the one shape of equal requests, by work of a type where pools tell them apart."""
         return self._shapes.of(request, type_ if self.fleet.pools else None)
 
-    def shapes_of(self, workload: Workload) -> tuple[Shape, ...]:
+    def shapes_of(self, entry: Entry) -> tuple[Shape, ...]:
         """Return the shapes of a workload's pod sets, in order."""
-        asked = asked_by(workload, self.tenants.tree)
-        return tuple(self.shape_of(request, workload.type) for request in asked)
+        return tuple(self.shape_of(request, entry.workload.type) for request in entry.requests)
 
     def enter(self, workload: Workload, since_us: int) -> Entry:
         """Take in a workload, which holds nothing yet and does not wait."""

@@ -249,7 +249,7 @@ def _devices(units: int) -> float:
 
 def _blocked_shape(look: Look, entry: Entry, verdict: Verdict) -> Shape:
     """The shape of the first pod that found no node; the planner places the hardest first."""
-    shapes = look.world.shapes_of(entry.workload)
+    shapes = look.world.shapes_of(entry)
     left = verdict.placed_pods
     order = hardest_first(shapes)
     for index in order:

@@ -215,7 +215,7 @@ def test_pods_gather_on_the_first_nodes_of_the_order() -> None:
         homes += started(came)[f"w{number}"]
     assert len(set(homes)) == 3, "eight pods a device"
     board = world.board(FRAGMENTATION, SEED)
-    shape = world.shapes_of(job("x", share(100)))[0]
+    shape = world.shape_of(share(100))
     board.best(shape, "x")
     points = [board.points(shape, row) for row in range(world.fleet.size)]
     free = [p for row, p in enumerate(points) if world.fleet.names[row] not in homes]
@@ -282,7 +282,7 @@ def test_new_prices_are_used_at_once() -> None:
     assert started(came)["w1"] == [first]
     board = world.board(FRAGMENTATION, SEED)
     world.apply(ev.PricesSet(3, priced((share(500), 1, 500))))
-    shape = world.shapes_of(job("x", whole(1)))[0]
+    shape = world.shape_of(whole(1))
     other = next(row for row in range(2) if world.fleet.names[row] != first)
     before = board.points(shape, other)
     world.apply(ev.PricesSet(4, priced((share(500), 1, 50))))
@@ -319,8 +319,8 @@ def test_values_kept_up_to_date_equal_values_computed_anew(
     for event in world.snapshot(5):
         again.apply(event)
     for request in {*asked, share(810)}:
-        shape = world.shapes_of(job("x", request))[0]
-        other = again.shapes_of(job("x", request))[0]
+        shape = world.shape_of(request)
+        other = again.shape_of(request)
         mine, theirs = world.board(FRAGMENTATION, SEED), again.board(FRAGMENTATION, SEED)
         mine.best(shape, "x")
         theirs.best(other, "x")

@@ -39,7 +39,7 @@ class Scorer(Protocol):
     """How good nodes are for a shape."""
 
     vectorised: bool
-    """Whether scoring all nodes at once costs little more than scoring some of them."""
+    """Whether all nodes at once are scored at little more than what some of them cost."""
     leaf_rule: LeafRule
     tie_rule: TieRule
     handicap: int
@@ -50,8 +50,8 @@ class Scorer(Protocol):
     ) -> tuple[IntArray, IntArray | None]:
         """Return the score of each row, more being better, and the leaf column it was given for.
 
-        `fits` tells for rows x columns which leaves could serve the pod (None: not asked for, see
-        `eligibility.fitting_leaves`). A scorer that is not vectorised is only asked about nodes
-        that pass every test. The second array is None unless the leaf rule is `SCORED`.
+        All of the rows pass every test. `fits` tells for rows x columns which leaves could serve
+        the pod (None: not asked for, see `eligibility.fitting_leaves`). The second array is None
+        unless the leaf rule is `SCORED`.
         """
         ...
