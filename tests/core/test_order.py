@@ -315,3 +315,14 @@ def test_work_on_other_devices_does_not_hide_whose_turn_it_is() -> None:
     for uid, created_us in (("a/0", 2), ("b/0", 1)):
         world.apply(ev.WorkloadSubmitted(2, replace(work(uid), created_us=created_us, priority=-1)))
     assert starts(world, 1) == ["b/0"]
+
+
+def test_whose_work_was_just_evicted_has_its_turn_by_what_is_left() -> None:
+    """A queue that held more than another before holds less in the same cycle."""
+    case = Case([node("n1", 8)], tree(queue("a", 6), queue("b"), queue("c")))
+    case.submit(batch("b/old", 6), batch("c/old", 2))
+    case.to(10)
+    case.happen(ev.NodeSeen(10 * MINUTE_US, node("n2", 1)))
+    case.submit(work("a/new", 6), batch("c/new"), batch("b/new"))
+    assert [uid for _, uid, _ in case.evictions] == ["b/old"]
+    assert (case.starts("b/new"), case.starts("c/new")) == (["10:00"], [])

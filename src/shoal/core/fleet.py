@@ -328,7 +328,8 @@ class Fleet:
         tenants = self.leaf_tenants[row].tolist()
         undivided = self.leaf_undivided[row].tolist()
         compute = sum([f for f in free if f > 0])
-        whole = [u and have == most > 0 for u, have, most in zip(undivided, tenants_free, tenants)]
+        sizes = zip(undivided, tenants_free, tenants, strict=True)
+        whole = [u and have == most > 0 for u, have, most in sizes]
         self.journal.add(self.compute_free, row, compute - self.compute_free.item(row))
         self.journal.add(self.whole_free, row, sum(whole) - self.whole_free.item(row))
 
