@@ -118,7 +118,7 @@ class Room:
         """See what there still is room for, where less may be free on these rows (None: on any)."""
         if rows is None:
             rows = self._column_of
-        changed = [row for row in {*rows} if row in self._column_of]
+        changed = [row for row in dict.fromkeys(rows) if row in self._column_of]
         if changed and self.kinds:
             columns = [self._column_of[row] for row in changed]
             self._fits[:, columns] &= _enough(fleet, self._needs, np.array(changed, dtype=np.intp))
