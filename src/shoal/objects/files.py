@@ -1,4 +1,4 @@
-"""Files with pools and queues; the same serve a cluster, the embedded fleet and simulation."""
+"""Files with pools and queues; the same serve a cluster and the embedded fleet."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
