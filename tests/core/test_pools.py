@@ -10,7 +10,7 @@ from shoal.loop.records import decode, encode
 from shoal.model.pool import Pool
 from shoal.model.request import Operator, Requirement
 from shoal.model.selector import Selector
-from shoal.model.verdict import Obstacle, Reason
+from shoal.model.verdict import Obstacle, Reason, Wake
 from shoal.model.workload import Placement, WorkloadType
 from tests.core.build import node
 from tests.core.cases import Case, batch, queue, tree, work
@@ -40,6 +40,7 @@ def test_a_node_of_a_pool_takes_only_work_of_its_types() -> None:
     assert case.nodes_of("q/0") == ["m"], "a node in no pool takes everything"
     obstacles = case.verdict("q/1").obstacles
     assert obstacles[0] == Obstacle(Reason.POOL, 1)
+    assert case.verdict("q/1").wakes == (Wake.CAPACITY, Wake.NODES, Wake.POOLS)
     case.submit(batch("q/b"))
     assert case.nodes_of("q/b") == ["n"]
 

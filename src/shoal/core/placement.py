@@ -8,7 +8,7 @@ from shoal.core.eligibility import count_obstacles
 from shoal.core.fleet import Fleet
 from shoal.core.shape import Shape
 from shoal.model.node import WHOLE_COMPUTE_MILLI
-from shoal.model.verdict import Stage, Verdict, Wake
+from shoal.model.verdict import Reason, Stage, Verdict, Wake
 from shoal.model.workload import Placement, Workload
 
 
@@ -69,12 +69,15 @@ def _no_place(
     fleet: Fleet, workload: Workload, shape: Shape, refused: frozenset[str], placed: int
 ) -> NoPlace:
     pods = sum(pod_set.needed for pod_set in workload.pod_sets)
+    obstacles = count_obstacles(fleet, shape, refused)
     wakes = [Wake.CAPACITY, Wake.NODES]
+    if any(each.reason in (Reason.POOL, Reason.SEVERAL_POOLS) for each in obstacles):
+        wakes.append(Wake.POOLS)
     if any(pod_set.request.mask for pod_set in workload.pod_sets):
         wakes.append(Wake.MASK)
     verdict = Verdict(
         stage=Stage.PLACE,
-        obstacles=count_obstacles(fleet, shape, refused),
+        obstacles=obstacles,
         placed_pods=placed,
         pods=pods,
         wakes=tuple(wakes),

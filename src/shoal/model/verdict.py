@@ -67,6 +67,7 @@ class Wake(StrEnum):
     NODES = "nodes"
     MASK = "mask"
     PERIOD = "period"
+    POOLS = "pools"
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,6 +188,7 @@ _WAKES: Mapping[Language, Mapping[Wake, str]] = {
         Wake.NODES: "a node joins or changes",
         Wake.MASK: "the cluster's rules change",
         Wake.PERIOD: "the budget's next period begins",
+        Wake.POOLS: "the pools change",
     },
     Language.CHINESE: {
         Wake.QUOTA: "队列配额有余量",
@@ -196,6 +197,7 @@ _WAKES: Mapping[Language, Mapping[Wake, str]] = {
         Wake.NODES: "有节点加入或变化",
         Wake.MASK: "集群规则变化",
         Wake.PERIOD: "预算的下一周期开始",
+        Wake.POOLS: "资源池变化",
     },
 }
 
