@@ -45,6 +45,14 @@ def test_a_node_of_a_pool_takes_only_work_of_its_types() -> None:
     assert case.nodes_of("q/b") == ["n"]
 
 
+def test_the_nodes_that_would_do_in_another_pool_are_what_stands_in_the_way() -> None:
+    case = case_of(pool("big", WorkloadType.BATCH))
+    case.happen(ev.NodeSeen(0, node("o", 4, accelerator="A100", labels={"pool": "big"})))
+    case.submit(work("r/a", 2, accelerators=("A100",)))
+    obstacles = case.verdict("r/a").obstacles
+    assert obstacles == (Obstacle(Reason.ACCELERATOR, 2), Obstacle(Reason.POOL, 1))
+
+
 def test_work_starts_when_pools_change() -> None:
     case = case_of(pool("big"))
     case.submit(work("q/a", 2))

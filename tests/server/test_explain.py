@@ -31,10 +31,9 @@ def test_a_wait_is_explained_with_numbers_that_are_true_now(api: Api) -> None:
     assert (said["placed_pods"], said["fitting_nodes"]) == (0, 0)
     assert [(each["reason"], each["nodes"]) for each in said["obstacles"]] == [
         ("whole-devices", 2),
+        ("accelerator", 1),
         ("taint", 1),
-        ("pool", 1),
     ]
-    assert said["obstacles"][2]["text"] == "1 node is in a pool for other types of work"
     assert [
         (each["node"], each["free"]["devices"], each["needed"]["devices"], each["short_of"])
         for each in said["candidates"]
@@ -175,7 +174,7 @@ def test_X05_nodes_are_not_blamed_for_the_workloads_own_trial(api: Api) -> None:
     api.submit(job("r", 2, accelerators="H100"), job("gang", 2, 4, accelerators="H100"))
     said = why(api, "gang")
     assert (said["placed_pods"], said["fitting_nodes"]) == (3, 2)
-    assert [each["reason"] for each in said["obstacles"]] == ["taint", "pool"]
+    assert [each["reason"] for each in said["obstacles"]] == ["accelerator", "taint"]
     assert said["headline"] == (
         "All 4 pods start together, and only 3 of them find a node. Nodes with room for one: 2."
     )

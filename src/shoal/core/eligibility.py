@@ -44,9 +44,6 @@ def static_tests(fleet: Fleet, shape: Shape, rows: Rows) -> Iterator[tuple[Reaso
     """Yield the static tests in order, each with the rows (True) that pass it."""
     request = shape.request
     yield Reason.GONE, fleet.present[rows] > 0
-    if shape.type is not None:
-        yield Reason.SEVERAL_POOLS, fleet.rules[rows] & SEVERAL == 0
-        yield Reason.POOL, fleet.rules[rows] & type_bit(shape.type) == 0
     if request.mask:
         yield Reason.MASK, _in_mask(fleet, request.mask, rows)
     if request.selector:
@@ -71,6 +68,9 @@ def static_tests(fleet: Fleet, shape: Shape, rows: Rows) -> Iterator[tuple[Reaso
         if floor != NO_FLOOR:
             has_leaf &= reaching(fleet, floor, rows)
             yield Reason.ISOLATION, np.logical_or.reduce(has_leaf, axis=1)
+    if shape.type is not None:  # last, so that these are nodes that would do in another pool
+        yield Reason.SEVERAL_POOLS, fleet.rules[rows] & SEVERAL == 0
+        yield Reason.POOL, fleet.rules[rows] & type_bit(shape.type) == 0
 
 
 class StaticMasks:
