@@ -1,16 +1,19 @@
 """What the commands for a cluster say when they are asked in a wrong way."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
 
 from shoal.cli.app import run
-from shoal.cli.cluster import Access, read_written
+from shoal.cli.cluster import Access, look, read_written
 from shoal.core.policies import Policy
 from shoal.kubernetes.picture import Picture
 from shoal.kubernetes.wire.kinds import NODES
+from shoal.objects.files import Written
 from tests.kubernetes.manifests import node
 from tests.kubernetes.rig import CATALOG, Rig
 
@@ -71,11 +74,11 @@ def test_the_pools_of_a_cluster_are_those_of_the_files(
         body["metadata"]["labels"] |= labels
         rig.put(NODES, body)
 
-    def look(access: Access) -> Picture:
+    def looked(access: Access) -> Picture:
         written = read_written(access.queues, CATALOG)
         return Picture(rig.truth(), CATALOG, Policy("pack"), 1, written)
 
-    monkeypatch.setattr("shoal.cli.on_cluster.look", look)
+    monkeypatch.setattr("shoal.cli.on_cluster.look", looked)
 
     def get(what: str) -> list[list[str]]:
         asked = ["get", *what.split(), "--queues", str(file), "--kubeconfig", "none"]
@@ -90,3 +93,24 @@ def test_the_pools_of_a_cluster_are_those_of_the_files(
     assert [row[:2] for row in get("nodes")] == [["NODE", "POOL"], ["n1", "shared"], ["n2", "-"]]
     assert [row[0] for row in get("nodes --pool shared")] == ["NODE", "n1"]
     assert len(get("pools shared")) == 2
+
+
+def test_the_scheduler_and_those_who_look_are_given_the_pools_of_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "pools.yaml"
+    file.write_text(POOLS)
+    given: list[Any] = []
+    monkeypatch.setattr("shoal.cli.scheduler._run", lambda *asked: given.append(asked))
+    monkeypatch.setattr("shoal.kubernetes.identity.find_identity", lambda *_: None)
+    assert run("shoal", ["scheduler", "--queues", str(file)]) == 0
+    ((_, _, options),) = given
+    assert [pool.name for pool in options.scheduler.pools] == ["shared"]
+
+    async def take(client: object, catalog: object, policy: object, written: Written) -> None:
+        given.append(written)
+
+    monkeypatch.setattr("shoal.kubernetes.picture.take_picture", take)
+    monkeypatch.setattr("shoal.cli.cluster.call", lambda _, work: asyncio.run(work(None)))
+    look(Access(queues=(file,)))
+    assert [pool.name for pool in given[-1].pools] == ["shared"]

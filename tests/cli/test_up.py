@@ -19,7 +19,7 @@ from shoal.loop.disk import Disk
 from shoal.loop.replica import restored
 from shoal.simulation.platform import OBJECTS, RECORDING
 from tests.cli.terminal import Terminal
-from tests.objects.written import queue
+from tests.objects.written import pool, queue
 from tests.simulation.crashing import hours
 
 SHOAL = Path(sys.executable).parent / "shoal"
@@ -285,19 +285,24 @@ def test_what_was_applied_last_counts_again_unless_other_files_are_named(
 ) -> None:
     state = tmp_path / "state"
 
-    def queues_after(*options: str | Path) -> list[str]:
+    def after(*options: str | Path) -> list[str]:
+        """Return the names of the pools and queues that the platform has kept to."""
         line = ["up", "--for", "1m", "--state", str(state), *(str(each) for each in options)]
         assert run("shoal", line) == 0, capsys.readouterr()
-        return [queue.name for queue in restored(state / RECORDING).world.tenants.tree.queues]
+        world = restored(state / RECORDING).world
+        return [each.name for each in (*world.fleet.pools, *world.tenants.tree.queues)]
 
-    assert queues_after() == []
-    (state / OBJECTS).write_text(queue("applied"))
-    assert queues_after() == ["applied"]
+    def pool_of(name: str) -> str:
+        return pool(name, "nodes: {matchLabels: {shoal.dev/block: l40s}}, types: [notebook]")
+
+    assert after() == []
+    (state / OBJECTS).write_text(pool_of("applied-pool") + queue("applied"))
+    assert after() == ["applied-pool", "applied"]
     named = tmp_path / "q.yaml"
-    named.write_text(queue("named"))
-    assert queues_after("--queues", named) == ["named"]
+    named.write_text(pool_of("named-pool") + queue("named"))
+    assert after("--queues", named) == ["named-pool", "named"]
     assert not (state / OBJECTS).exists()
-    assert queues_after() == []
+    assert after() == []
 
 
 def test_prices_are_given_as_files_of_the_catalogue(
