@@ -15,6 +15,7 @@ from shoal.catalog.catalog import Catalog
 from shoal.catalog.load import load_catalog
 from shoal.kubernetes.admission.certificates import LIFETIME, server_context, use
 from shoal.kubernetes.admission.installation import (
+    NO_QUEUES,
     RIGHTS,
     Accounts,
     install,
@@ -23,11 +24,13 @@ from shoal.kubernetes.admission.installation import (
 )
 from shoal.kubernetes.admission.keeper import Keeper
 from shoal.kubernetes.admission.names import MUTATING_POLICY_SINCE
+from shoal.kubernetes.admission.review import Judging
 from shoal.kubernetes.admission.server import Server, application
 from shoal.kubernetes.admission.webhooks import Target
 from shoal.kubernetes.client import Client
 from shoal.kubernetes.identity import find_identity
 from shoal.kubernetes.transport import Transport
+from shoal.model.queue import QueueTree
 from tests.cluster.harness.api import ApiError, eventually
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.harness.objects import job, pod
@@ -52,9 +55,16 @@ class Admission:
     The namespaces `team` (device-plugin) and `team-dra` are managed.
     """
 
-    def __init__(self, cluster: Cluster, *, version: tuple[int, int] = (1, 37)) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        version: tuple[int, int] = (1, 37),
+        tree: QueueTree = NO_QUEUES,
+    ) -> None:
         self.cluster = cluster
         self.version = version
+        self.tree = tree
         self.catalog: Catalog = load_catalog()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -103,7 +113,8 @@ class Admission:
     def install(self) -> None:
         """Install the objects for `version`."""
         target = Target(url=f"https://127.0.0.1:{self.port}")
-        self.run(install(self.client, installation(self.version, self.names, ACCOUNTS, target)))
+        objects = installation(self.version, self.names, ACCOUNTS, target, tree=self.tree)
+        self.run(install(self.client, objects))
 
     def uninstall(self) -> None:
         """Remove the objects, and wait until API servers no longer act on them."""
@@ -228,7 +239,8 @@ class Admission:
 
     async def _start(self) -> None:
         gates = self.version < MUTATING_POLICY_SINCE
-        app = application(self.catalog, gates=gates)
+        judging = Judging.by(self.tree, ACCOUNTS.controllers)
+        app = application(self.catalog, gates=gates, judging=judging)
         self._server = Server(app, self.context, "127.0.0.1", self.port)
         await self._server.__aenter__()
         self.port = self._server.port

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from shoal.catalog.load import load_catalog
+from shoal.kubernetes.asks import NOTES, without
 from shoal.kubernetes.claims import Pin, claim_body, requests_of
 from shoal.kubernetes.wire.kinds import PODS
 from shoal.model.modes import Channel
@@ -321,7 +322,7 @@ def release(api: Client, shoal: Client, name: str, uuids: list[str], node: str) 
     """What the executor does with a pod on the DRA channel: its claim, its pin, its gate."""
     wire = PODS.read(json.dumps(api.get(POD, name, MANAGED_DRA)).encode())
     claimed = claimed_of(wire)
-    reading = reading_of(wire, CATALOG, Rules(Channel.DRA))
+    reading = reading_of(without(wire, NOTES), CATALOG, Rules(Channel.DRA))
     assert claimed is not None
     assert isinstance(reading, Reading)
     driver = "gpu.nvidia.com"

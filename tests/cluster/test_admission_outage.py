@@ -18,6 +18,7 @@ from tests.cluster.harness.objects import job, pod, running
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("admission")]
 
 POD = "v1/Pod"
+JOB = "batch/v1/Job"
 GATE = [{"name": "shoal.dev/plan"}]
 Body = dict[str, Any]
 UNREACHABLE = "Shoal is unreachable"
@@ -147,8 +148,10 @@ def test_O05_variant_before_1_36_the_webhook_gates_and_its_absence_closes(
         assert gates(api.create(pod("first", 1, namespace=MANAGED_DRA))) == GATE
         wrong = pod("wrong", 1, namespace=MANAGED, annotations={"shoal.dev/memroy": "5Gi"})
         assert "did you mean shoal.dev/memory?" in admission.refusal(wrong)
+        notes_of_the_webhook(api)
         admission.stop()
         untouched_by_the_outage(api, nodes)
+        changes_of_notes_are_refused(api)
         for namespace in (MANAGED, MANAGED_DRA):
             sentence = admission.refusal(pod("held", 1, namespace=namespace))
             assert UNREACHABLE in sentence
@@ -165,6 +168,32 @@ def test_O05_variant_before_1_36_the_webhook_gates_and_its_absence_closes(
             60,
             "the job has no gated pod after the webhook came back",
         )
+
+
+def notes_of_the_webhook(api: Client) -> None:
+    """What is created is noted as its creator's, and an owner's note comes back."""
+    forged = {"shoal.dev/user": "boss"}
+    for namespace in (MANAGED, MANAGED_DRA):
+        made = api.create(pod("noted", 1, namespace=namespace, annotations=forged))
+        assert made["metadata"]["annotations"]["shoal.dev/user"] == "admin"
+    owner = job("noted", 1, namespace=MANAGED, fields={"suspend": True})
+    owner["metadata"]["annotations"] = forged
+    assert api.create(owner)["metadata"]["annotations"] == {"shoal.dev/user": "admin"}
+    change = {"metadata": {"annotations": {"shoal.dev/user": None, "a": "b"}}}
+    changed = api.patch(JOB, "noted", change, MANAGED)
+    assert changed["metadata"]["annotations"] == {"shoal.dev/user": "admin", "a": "b"}
+
+
+def changes_of_notes_are_refused(api: Client) -> None:
+    for value in ("boss", None):
+        change = {"metadata": {"annotations": {"shoal.dev/user": value}}}
+        with pytest.raises(ApiError, match="note of who asked for this"):
+            api.patch(JOB, "noted", change, MANAGED)
+    api.patch(JOB, "noted", {"spec": {"parallelism": 2}}, MANAGED)
+    forged = job("forged", 1, namespace=MANAGED)
+    forged["metadata"]["annotations"] = {"shoal.dev/user": "boss"}
+    with pytest.raises(ApiError, match="note of who asked for this"):
+        api.create(forged)
 
 
 def test_the_api_server_restarts_and_gates_from_its_first_pod_on(
@@ -296,7 +325,7 @@ def test_release_gives_back_a_cluster_with_5000_gated_pods(cluster: Cluster) -> 
         done = admission.run(release(admission.client, admission.catalog))
         assert (done.pods, done.claims, done.left, done.claimless) == (5_010, 10, {}, {})
         assert sorted(done.namespaces) == [SIGNS, MANAGED, MANAGED_DRA]
-        assert done.objects == 17
+        assert done.objects == 21
         there = [*api.list(POD, MANAGED), *api.list(POD, MANAGED_DRA)]
         assert not any(gates(each) for each in there)
         assert {each["metadata"]["uid"] for each in there} == {

@@ -25,6 +25,9 @@ from shoal.kubernetes.admission.kinds import INSTALLED
 from shoal.kubernetes.admission.policies import FOREIGN_MARKS, forms
 from shoal.kubernetes.admission.webhooks import Target
 from shoal.kubernetes.client import Client
+from shoal.kubernetes.controllers import Controllers
+from shoal.kubernetes.owners import OWNER_KINDS
+from shoal.model.queue import Priority, Queue, QueueTree
 from shoal.objects import annotations
 from shoal.objects.annotations import WRITTEN_BY_PEOPLE
 from shoal.texts.admission import Rule, rule_text
@@ -49,7 +52,11 @@ def of_kind(kind: str, version: tuple[int, int] = (1, 37)) -> list[dict[str, Any
 
 def test_from_1_36_on_a_policy_gates_and_before_it_the_webhook() -> None:
     for version in ((1, 36), (1, 37), (2, 0)):
-        assert len(of_kind("MutatingAdmissionPolicy", version)) == 1
+        policies = of_kind("MutatingAdmissionPolicy", version)
+        assert [each["metadata"]["name"] for each in policies] == [
+            known.GATE_POLICY,
+            known.STAMPS_POLICY,
+        ]
         (hooks,) = of_kind("MutatingWebhookConfiguration", version)
         assert [each["name"] for each in hooks["webhooks"]] == [
             "dra.shoal.dev",
@@ -58,7 +65,9 @@ def test_from_1_36_on_a_policy_gates_and_before_it_the_webhook() -> None:
     for version in ((1, 32), (1, 35)):
         assert of_kind("MutatingAdmissionPolicy", version) == []
         (hooks,) = of_kind("MutatingWebhookConfiguration", version)
-        assert [each["name"] for each in hooks["webhooks"]] == ["dra.shoal.dev", "gate.shoal.dev"]
+        assert [each["name"] for each in hooks["webhooks"]] == [
+            *("dra.shoal.dev", "gate.shoal.dev", "owners.shoal.dev")
+        ]
 
 
 def test_O05_nothing_but_form_of_namespaces_and_claims_reaches_outside_managed_namespaces() -> None:
@@ -94,7 +103,59 @@ def test_O05_a_webhook_that_is_away_blocks_nothing_by_itself() -> None:
             assert each["sideEffects"] == "None"
             assert each["timeoutSeconds"] == 5
             assert each["matchConditions"]
-            assert each["rules"][0]["operations"] == ["CREATE"]
+            pods = each["rules"][0]["resources"] == ["pods"]
+            assert each["rules"][0]["operations"] == (["CREATE"] if pods else ["CREATE", "UPDATE"])
+
+
+def test_a_pod_that_only_carries_who_created_it_is_no_business_of_the_webhook() -> None:
+    (hooks,) = of_kind("MutatingWebhookConfiguration")
+    (condition,) = hooks["webhooks"][1]["matchConditions"]
+    but = json.dumps(list(annotations.STAMPS))
+    assert f'k.startsWith("shoal.dev/") && !(k in {but})' in condition["expression"]
+
+
+def test_who_created_a_pod_is_noted_by_the_policy_that_gates_it() -> None:
+    gate, owners = of_kind("MutatingAdmissionPolicy")
+    (mutation,) = gate["spec"]["mutations"]
+    expression = mutation["applyConfiguration"]["expression"]
+    assert '"shoal.dev/user": request.userInfo.username' in expression
+    # A pod that brings the gate is noted as well.
+    names = [each["name"] for each in gate["spec"]["matchConditions"]]
+    assert names == ["asks-for-accelerators", "is-not-bound"]
+    assert owners["spec"]["failurePolicy"] == "Ignore"
+
+
+def test_policies_know_the_groups_that_priorities_are_kept_for_and_the_controllers() -> None:
+    urgent = Priority("urgent", 1, ("group:leads", "user:ann", "group:oncall"))
+    tree = QueueTree((Queue("root", priorities=(urgent,)), Queue("work", "root")))
+    accounts = Accounts(controllers=Controllers(("jobset-system:manager", "lws-system")))
+    made = installation((1, 37), CATALOG.names, accounts, Target(), tree=tree)
+    for name in (known.GATE_POLICY, known.STAMPS_POLICY):
+        for each in made:
+            if each["metadata"]["name"] == name and "policyName" not in each["spec"]:
+                text = json.dumps(each).replace('\\"', '"')
+                assert '["leads", "oncall"]' in text
+                assert '"system:serviceaccount:jobset-system:manager"' in text
+                assert 'startsWith("system:serviceaccount:lws-system:")' in text
+                assert 'startsWith("system:serviceaccount:kube-system:")' in text
+
+
+def test_everything_that_is_stamped_is_checked_and_can_be_read_by_the_scheduler() -> None:
+    mutating, validating = (
+        next(each for each in of_kind(kind) if each["metadata"]["name"] == known.STAMPS_POLICY)
+        for kind in ("MutatingAdmissionPolicy", "ValidatingAdmissionPolicy")
+    )
+    assert mutating["spec"]["matchConstraints"] == validating["spec"]["matchConstraints"]
+    assert mutating["spec"]["variables"] == validating["spec"]["variables"]
+    resources = {
+        (group, resource)
+        for rule in mutating["spec"]["matchConstraints"]["resourceRules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    assert resources == {(each.group, each.plural) for each in OWNER_KINDS}
+    may = {(r.group, r.resource) for r in RIGHTS if r.process == "scheduler"}
+    assert resources <= may
 
 
 def test_every_policy_is_bound_and_says_why_it_refuses() -> None:
@@ -271,6 +332,6 @@ async def test_installing_twice_and_uninstalling_twice_is_harmless() -> None:
         for _ in range(2):
             await install(client, objects())
         held = sum(len(each) for each in api.objects.values())
-        assert held == len(objects()) == 17
-        assert await uninstall(client) == 17
+        assert held == len(objects()) == 21
+        assert await uninstall(client) == 21
         assert await uninstall(client) == 0

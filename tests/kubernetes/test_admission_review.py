@@ -25,11 +25,14 @@ CATALOG = load_catalog()
 PLUGIN, DRA = Rules(), Rules(Channel.DRA)
 
 
-def question(body: dict[str, Any], uid: str = "review-1", operation: str = "CREATE") -> Question:
+def question(
+    body: dict[str, Any], uid: str = "review-1", operation: str = "CREATE", **request: Any
+) -> Question:
+    asked = {"uid": uid, "namespace": "ns", "operation": operation, "object": body}
     review = {
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",
-        "request": {"uid": uid, "namespace": "ns", "operation": operation, "object": body},
+        "request": asked | request,
     }
     return read_question(json.dumps(review).encode())
 

@@ -102,7 +102,8 @@ async def test_pods_on_the_dra_channel_get_the_claim_that_they_name() -> None:
     note = Claimed("p-0123456789.shoal.dev", {"main": {"nvidia.com/gpu": "2"}}).text()
     async with StrategicApi() as api:
         api.put("deviceclasses", {"metadata": {"name": "gpu.nvidia.com"}})
-        api.put("pods", gated("p", annotations={"shoal.dev/claim": note}))
+        marks = {"shoal.dev/claim": note, "shoal.dev/user": "ann", "shoal.dev/queue": "vision"}
+        api.put("pods", gated("p", annotations=marks))
         done = await give_back(api)
         assert (done.pods, done.claims) == (1, 1)
         claim = api.objects["resourceclaims"]["ns", "p-0123456789.shoal.dev"]

@@ -8,7 +8,15 @@ from shoal.model.refusal import Refusal, RefusalCode
 from shoal.model.workload import WorkloadType
 from shoal.objects.meaning import closing_kept
 from shoal.objects.quotas import names_of
-from shoal.objects.rights import open_queues, priority_in, queue_for, queues_of, type_in
+from shoal.objects.rights import (
+    named_groups,
+    open_queues,
+    priority_in,
+    queue_for,
+    queues_of,
+    subjects_of,
+    type_in,
+)
 from shoal.texts.language import Language
 from shoal.texts.refusals import refusal_text
 from tests.objects.written import CATALOG, only, queue, read
@@ -119,6 +127,17 @@ def test_only_those_who_are_named_may_ask_for_a_priority() -> None:
     assert refusal_text(refused(priority_in(one, "urgent", ("user:bob",)))) == (
         "shoal.dev/priority is 'urgent', for which only group:leads, user:ann may ask in queue a"
     )
+    unknown = refusal_text(refused(priority_in(one, "urgent", ())))
+    assert "only group:leads, user:ann may ask in queue a, and it is not known who" in unknown
     assert refusal_text(refused(priority_in(one, "top", None))) == (
         "shoal.dev/priority is 'top', which is no priority of queue a; it has: low, urgent"
     )
+
+
+def test_users_of_kubernetes_are_named_as_subjects() -> None:
+    assert subjects_of("ann@example.com", ["leads", "oncall"]) == {
+        *("user:ann@example.com", "group:leads", "group:oncall")
+    }
+    assert "serviceaccount:ci:builder" in subjects_of("system:serviceaccount:ci:builder", [])
+    tree = read([queue("a", PRIORITIES), queue("b", "parent: a")]).tree
+    assert named_groups(tree) == ("leads",)

@@ -15,6 +15,7 @@ from shoal.cli.errors import CannotError, UsageError
 if TYPE_CHECKING:
     from shoal.catalog.catalog import Catalog
     from shoal.kubernetes.client import Client
+    from shoal.kubernetes.controllers import Controllers
     from shoal.kubernetes.picture import Picture
     from shoal.objects.files import Written
 
@@ -41,6 +42,9 @@ class Access:
     """The placement policy that the scheduler runs."""
     queues: Annotated[tuple[Path, ...], Parameter(name="--queues", negative="")] = ()
     """Files or folders with pools and queues; without them all work waits in one queue."""
+    controllers: Annotated[tuple[str, ...], Parameter(name="--controllers", negative="")] = ()
+    """A service account that makes objects for others (NAMESPACE:NAME, or NAMESPACE for all of it);
+    those of kube-system are known."""
 
 
 DEFAULT_ACCESS = Access()
@@ -67,6 +71,16 @@ def read_written(files: Iterable[Path], catalog: "Catalog") -> "Written":
     except BadObjectsError as error:
         raise UsageError(str(error)) from None
     return Written(written.pools, resolved(written.tree, names_of(catalog)))
+
+
+def read_controllers(accounts: tuple[str, ...]) -> "Controllers":
+    """The accounts that make objects for others. Raises UsageError."""
+    from shoal.kubernetes.controllers import Controllers
+
+    try:
+        return Controllers(accounts)
+    except ValueError as error:
+        raise UsageError(f"--controllers: {error}.") from None
 
 
 def check_policy(access: Access) -> None:
@@ -105,8 +119,9 @@ def look(access: Access) -> "Picture":
     check_policy(access)
     catalog = read_catalog(access)
     written = read_written(access.queues, catalog)
+    controllers = read_controllers(access.controllers)
     policy = Policy(access.policy)
-    return call(access, lambda client: take_picture(client, catalog, policy, written))
+    return call(access, lambda client: take_picture(client, catalog, policy, written, controllers))
 
 
 def show(rows: Sequence[Any], columns: Sequence[tuple[str, str]], output: str) -> None:

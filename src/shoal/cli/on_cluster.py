@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from shoal.kubernetes.picture import Answer, Picture
 
 
-def _column(heading: str, field: str, *, right: bool = False) -> Column:
-    return Column(heading, lambda row: row[field], right=right)
+def _column(heading: str, field: str, *, wide: bool = False, right: bool = False) -> Column:
+    return Column(heading, lambda row: row[field], wide=wide, right=right)
 
 
 _COLUMNS = {
@@ -51,6 +51,7 @@ _COLUMNS = {
         _column("DEVICES", "devices", right=True),
         _column("NODES", "nodes"),
         _column("MANAGED", "acts"),
+        _column("USER", "user", wide=True),
     ),
     "pods": (
         _column("NAMESPACE", "namespace"),
@@ -84,7 +85,8 @@ class ClusterPlatform:
 
     def __init__(self, where: Where, reading: Reading) -> None:
         self._access = Access(
-            where.kubeconfig, where.context, reading.catalog, reading.policy, reading.queues
+            *(where.kubeconfig, where.context, reading.catalog, reading.policy, reading.queues),
+            controllers=reading.controllers,
         )
         self._language = where.language
 
@@ -190,6 +192,8 @@ def why_lines(answer: "Answer", language: Language = Language.ENGLISH) -> list[s
         parts.append("1 device" if row.devices == 1 else f"{row.devices} devices")
     if row.workload:
         parts.append(f"workload {row.workload}")
+    if answer.user:
+        parts.append(f"asked by {answer.user}")
     said = [" · ".join(parts)]
     if answer.position is not None:
         said.append(f"position  {answer.position[0]} of {answer.position[1]} that wait")

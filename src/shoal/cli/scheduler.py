@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from shoal.cli.cluster import DEFAULT_ACCESS, Access, check_policy, read_catalog, read_written
+from shoal.cli.cluster import (
+    DEFAULT_ACCESS,
+    Access,
+    check_policy,
+    read_catalog,
+    read_controllers,
+    read_written,
+)
 from shoal.cli.errors import CannotError, UsageError
 from shoal.cli.processes import address, log_json, run_until_stopped
 
@@ -90,7 +97,10 @@ def scheduler(
         scheduler=SchedulerOptions(
             pools=written.pools,
             queues=written.tree,
-            source=SourceOptions(slot_keep_us=round(times.keep_places * _SECOND_US)),
+            source=SourceOptions(
+                slot_keep_us=round(times.keep_places * _SECOND_US),
+                controllers=read_controllers(access.controllers),
+            ),
             deadlines=DeadlineOptions(
                 refused_us=round(times.refused_after * _SECOND_US),
                 silent_us=round(times.silent_after * _SECOND_US),

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from shoal.cli.cluster import Access, read_catalog, read_written
+from shoal.cli.cluster import Access, read_catalog, read_controllers, read_written
 from shoal.cli.errors import CannotError
 from shoal.cli.processes import address, log_json, run_until_stopped
 
@@ -29,6 +29,8 @@ class Serving:
     """In which it says why a pod is refused."""
     queues: Annotated[tuple[Path, ...], Parameter(name="--queues", negative="")] = ()
     """Files or folders with the pools and queues that the scheduler knows."""
+    controllers: Annotated[tuple[str, ...], Parameter(name="--controllers", negative="")] = ()
+    """A service account that makes objects for others, as the scheduler knows it."""
 
 
 DEFAULT_SERVING = Serving()
@@ -60,18 +62,18 @@ def webhook(
         What is logged.
     """
     from shoal.kubernetes.admission.process import WebhookOptions, serve
+    from shoal.kubernetes.admission.review import Judging
     from shoal.kubernetes.client import Client
     from shoal.kubernetes.errors import KubernetesError
     from shoal.kubernetes.identity import find_identity
     from shoal.kubernetes.transport import Transport
-    from shoal.objects.annotations import DEFAULT_QUEUE
     from shoal.texts.language import Language
 
     host, port = address(serving.listen)
     known = read_catalog(Access(catalog=catalog))
     tree = read_written(serving.queues, known).tree
     options = WebhookOptions(
-        queues=tuple(queue.name for queue in tree.leaves()) or (DEFAULT_QUEUE,),
+        judging=Judging.by(tree, read_controllers(serving.controllers)),
         namespace=serving.namespace,
         service=serving.service,
         names=serving.also_known_as,

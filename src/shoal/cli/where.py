@@ -52,6 +52,8 @@ class Reading:
     """For a cluster: the placement policy that its scheduler runs."""
     queues: Annotated[tuple[Path, ...], Parameter(name="--queues", negative="")] = ()
     """For a cluster: files or folders with the pools and queues that its scheduler knows."""
+    controllers: Annotated[tuple[str, ...], Parameter(name="--controllers", negative="")] = ()
+    """For a cluster: a service account that makes objects for others, as its scheduler knows it."""
 
 
 DEFAULT_READING = Reading()

@@ -1,7 +1,7 @@
 """What pods ask for, read once for all pods of one template."""
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from shoal.catalog.catalog import Catalog
+from shoal.kubernetes.askers import Asker, Askers
 from shoal.kubernetes.inventory import device_counts, dra_offer
 from shoal.kubernetes.wire.pod import Pod
 from shoal.model.modes import Channel
@@ -22,6 +23,7 @@ from shoal.objects.annotations import (
     PLAN,
     QUEUE,
     SAID_WHILE_RUNNING,
+    STAMPS,
     Annotations,
 )
 from shoal.objects.devices import Claimed, Span, claimed_of, read_names
@@ -33,8 +35,8 @@ from shoal.objects.rights import priority_in, queue_for, type_in
 REMEMBERED: Final = 4096
 """So many owners' last pods are remembered."""
 
-_LATER: Final = frozenset({PLAN, HELD, *SAID_WHILE_RUNNING})
-"""Annotations that come to a pod after it was created."""
+NOTES: Final = frozenset((PLAN, HELD, *SAID_WHILE_RUNNING, *STAMPS))
+"""Annotations that come to a pod from others, or later, and say nothing about what it asks for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +74,7 @@ class Ask:
         spans: which of its devices each container uses.
         recreate: whether somebody makes it again if it is evicted, although it has no controller.
         priority, priority_name: as its queue grants it.
+        user: who asked for it; empty: nobody knows; None: it is not known yet.
         run_us: how long it runs at most, as it declares.
         minimum: how many pods of its gang have to run; None: all.
     """
@@ -90,6 +93,7 @@ class Ask:
     priority_name: str = ""
     run_us: int | None = None
     minimum: int | None = None
+    user: str | None = ""
 
     @property
     def devices(self) -> int:
@@ -100,23 +104,25 @@ class Ask:
 class AskReader:
     """Reads pods. What a template asks for is remembered with the last pod that was made of it."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, askers: Askers) -> None:
+        self.askers = askers
         self._catalog = catalog
         self._drivers: dict[str, str] = {}
         for clue in catalog.clues:
             if clue.driver:
                 self._drivers.setdefault(clue.vendor, clue.driver)
-        self._last: OrderedDict[tuple[str, Place], tuple[Pod, Ask]] = OrderedDict()
+        self._last: OrderedDict[tuple[str, Place, Asker | None], tuple[Pod, Ask]] = OrderedDict()
         self._equal: dict[Ask, Ask] = {}
 
     def read(self, pod: Pod, place: Place) -> Ask:
         """What the pod asks for; equal asks are one object."""
-        owner = pod.metadata.controller
-        key = (owner.uid if owner is not None else "", place)
+        owner, asker = pod.metadata.controller, self.askers.of(pod)
+        key = (owner.uid if owner is not None else "", place, asker)
         known = self._last.get(key)
         if known is not None and _same_template(known[0], pod):
             return known[1]
-        ask = self._read(pod, place)
+        user = asker.user if asker is not None else None
+        ask = replace(self._read(pod, place, asker), user=user)
         ask = self._equal.setdefault(ask, ask) if ask.claimed is None else ask
         if len(self._equal) > REMEMBERED:
             self._equal.clear()
@@ -126,8 +132,8 @@ class AskReader:
             self._last.popitem(last=False)
         return ask
 
-    def _read(self, pod: Pod, place: Place) -> Ask:
-        plain = _as_created(pod)
+    def _read(self, pod: Pod, place: Place, asker: Asker | None) -> Ask:
+        plain = without(pod, NOTES)
         channel = place.channel
         reading = reading_of(plain, self._catalog, place.rules)
         if isinstance(reading, Refusal):
@@ -135,7 +141,10 @@ class AskReader:
         written = reading.annotations
         queue, priority = written.queue, 0
         if place.tree.queues:
-            granted = _granted(place, written, plain)
+            # What has been let go was granted its priority when it was planned.
+            judged = asker is not None and bool(pod.spec.scheduling_gates)
+            subjects = asker.subjects if asker is not None and judged else None
+            granted = _granted(place, written, plain, subjects)
             if isinstance(granted, Refusal):
                 return Ask(self._held_by(plain), granted)
             queue, priority = granted
@@ -182,8 +191,10 @@ class AskReader:
         return Request(cpu_milli, memory_mib, DeviceRequest(count))
 
 
-def _granted(place: Place, written: Annotations, pod: Pod) -> tuple[str, int] | Refusal:
-    """The queue of a pod and the value of its priority there; who asks is not known of a pod."""
+def _granted(
+    place: Place, written: Annotations, pod: Pod, subjects: Collection[str] | None
+) -> tuple[str, int] | Refusal:
+    """The queue of a pod, and the value of its priority there for whoever asks."""
     named = written.queue if QUEUE in pod.metadata.annotations else None
     name = queue_for(place.tree, place.namespace, place.labels, named)
     queue = place.tree.get(name) if isinstance(name, str) else None
@@ -192,7 +203,7 @@ def _granted(place: Place, written: Annotations, pod: Pod) -> tuple[str, int] | 
     wrong = type_in(queue, written.type)
     if wrong is not None:
         return wrong
-    priority = priority_in(queue, written.priority, ())
+    priority = priority_in(queue, written.priority, subjects)
     return priority if isinstance(priority, Refusal) else (name, priority)
 
 
@@ -204,14 +215,15 @@ def _same_template(one: Pod, other: Pod) -> bool:
 
 
 def _ours(pod: Pod) -> dict[str, str]:
-    """What stands in a pod's annotations as it was created with them."""
-    return {key: value for key, value in pod.metadata.annotations.items() if key not in _LATER}
+    return {k: v for k, v in pod.metadata.annotations.items() if k not in NOTES}
 
 
-def _as_created(pod: Pod) -> Pod:
-    kept = _ours(pod)
-    if len(kept) == len(pod.metadata.annotations):
+def without(pod: Pod, keys: frozenset[str]) -> Pod:
+    """A pod without some of its annotations."""
+    annotations = pod.metadata.annotations
+    if annotations.keys().isdisjoint(keys):
         return pod
+    kept = {key: value for key, value in annotations.items() if key not in keys}
     return msgspec.structs.replace(
         pod, metadata=msgspec.structs.replace(pod.metadata, annotations=kept)
     )

@@ -28,6 +28,10 @@ class Book(Protocol):
         """What a pod asks for."""
         ...
 
+    def is_strange(self, pod: Pod) -> bool:
+        """Whether a pod that names a Job or ReplicaSet as its controller was not made for it."""
+        ...
+
     def truth_of(self, uid: str) -> Pod | None:
         """The pod with this uid as it was last seen."""
         ...

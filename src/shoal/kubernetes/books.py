@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from shoal.core import events as ev
 from shoal.core.world import Entry, World
 from shoal.kubernetes.asks import Ask, AskReader, Place
+from shoal.kubernetes.controllers import KUBERNETES_OWN, Controllers
 from shoal.kubernetes.fleet import FleetView
 from shoal.kubernetes.flights import Flight, created_us, since_us
 from shoal.kubernetes.inventory import synthetic_leaf
@@ -34,6 +35,8 @@ class SourceOptions:
 
     slot_keep_us: int = 60_000_000
     """How long the place of a deleted pod is kept for the pod that replaces it."""
+    controllers: Controllers = KUBERNETES_OWN
+    """Whose objects are asked for by who asked for the objects' owners."""
 
 
 DEFAULT_OPTIONS = SourceOptions()
@@ -124,6 +127,19 @@ class Books:
         self._places[namespace] = tree, found, place
         return place
 
+    def is_strange(self, pod: Pod) -> bool:
+        """Whether a pod that names a Job or ReplicaSet as its controller was not made for it.
+
+        What is started in the name of an owner, or takes the place of a pod of his, is what whoever
+        asked for the owner asked for.
+        """
+        uid = owner_uid(pod)
+        owner = self.jobs.get(uid) or self.replica_sets.get(uid)
+        if owner is None:
+            return False
+        asker, user = self._reader.askers.of_owner(owner), self.ask(pod).user
+        return asker is not None and user is not None and asker.user != user
+
     def truth_of(self, uid: str) -> Pod | None:
         """The pod with this uid as it was last seen."""
         return self.pods.get(uid)
@@ -185,6 +201,7 @@ class Books:
                 created_us=created_us([pod]),
                 name=pod.metadata.name,
                 namespace=pod.metadata.namespace,
+                user=ask.user or "",
                 recreated=False,
             ),
             (placement,),

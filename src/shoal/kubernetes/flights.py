@@ -163,6 +163,7 @@ def workload_of(uid: str, pairs: Sequence[tuple[Pod, Ask]], came_us: int) -> Wor
         namespace=first.metadata.namespace,
         priority=ask.priority,
         priority_name=ask.priority_name,
+        user=ask.user or "",
         run_us=ask.run_us,
         grace_us=grace_s * 1_000_000,
         recreated=owner is not None or ask.recreate,

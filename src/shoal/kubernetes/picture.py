@@ -13,9 +13,11 @@ from shoal.core.decisions import Decision, Start, Wait
 from shoal.core.grouping import place_of
 from shoal.core.policies import Policy
 from shoal.core.world import State, World
+from shoal.kubernetes.askers import Askers
 from shoal.kubernetes.asks import AskReader
 from shoal.kubernetes.client import Client
 from shoal.kubernetes.consistency import differences
+from shoal.kubernetes.controllers import KUBERNETES_OWN, Controllers
 from shoal.kubernetes.fleet import FleetView
 from shoal.kubernetes.plans import read_note
 from shoal.kubernetes.pricing import price_now
@@ -105,6 +107,7 @@ class WorkloadRow:
     devices: int
     nodes: tuple[str, ...]
     acts: bool
+    user: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +135,7 @@ class Answer:
         place: where its workload would start now.
         position: its place among those that wait, from 1, and how many there are.
         scheduler: what kube-scheduler says about it.
+        user: who asked for it; empty where nobody knows.
     """
 
     row: PodRow
@@ -141,6 +145,7 @@ class Answer:
     place: Placement | None
     position: tuple[int, int] | None
     scheduler: str
+    user: str
 
 
 class Picture:
@@ -153,11 +158,13 @@ class Picture:
         policy: Policy,
         seed: int,
         written: Written = NOTHING,
+        askers: Askers | None = None,
     ) -> None:
         self.truth = truth
         self.world = World()
         fleet = FleetView(truth, self.world, catalog)
-        self.source = Source(truth, self.world, AskReader(catalog), fleet)
+        reader = AskReader(catalog, askers or Askers(truth))
+        self.source = Source(truth, self.world, reader, fleet)
         self.waited: list[str] = []
         """Uids of workloads that wait before the cycle, in their order."""
         self.held: dict[str, tuple[str, Placement]] = {}
@@ -274,6 +281,7 @@ class Picture:
                         sum(p.count * p.request.devices.count for p in workload.pod_sets),
                         places,
                         self.acts_in(workload.namespace),
+                        workload.user,
                     ),
                 )
             )
@@ -334,6 +342,7 @@ class Picture:
             place,
             position,
             said.message if said is not None and said.reason == "Unschedulable" else "",
+            self.source.ask(pod).user or "",
         )
 
     def _unit_before(self, pod: Pod) -> str:
@@ -374,14 +383,17 @@ async def take_picture(
     catalog: Catalog,
     policy: Policy,
     written: Written = NOTHING,
+    controllers: Controllers = KUBERNETES_OWN,
     *,
     seed: int | None = None,
 ) -> Picture:
     """Look at a cluster once, with these pools and queues, the queues as the core counts them."""
     truth = await listed(client, as_if_managed=True)
+    askers = Askers(truth, controllers)
+    await askers.begin(client)
     if seed is None:
         seed = await cluster_seed(client)
-    return Picture(truth, catalog, policy, seed, written)
+    return Picture(truth, catalog, policy, seed, written, askers)
 
 
 async def cluster_seed(client: Client) -> int:
@@ -400,7 +412,7 @@ async def compare_once(client: Client, catalog: Catalog) -> list[str]:
         truth = await listed(client)
         world = World()
         fleet = FleetView(truth, world, catalog)
-        source = Source(truth, world, AskReader(catalog), fleet)
+        source = Source(truth, world, AskReader(catalog, Askers(truth)), fleet)
         while source.is_dirty:
             for event in source.changes(now_us()):
                 world.apply(event)

@@ -19,6 +19,7 @@ from typing import Final
 from shoal.catalog.catalog import Catalog
 from shoal.kubernetes.admission.installation import uninstall
 from shoal.kubernetes.admission.names import GATE, MANAGE, MODE, OBSERVE
+from shoal.kubernetes.asks import NOTES, without
 from shoal.kubernetes.claims import claim_body, class_for, requests_of
 from shoal.kubernetes.client import Client, PatchForm, Selection
 from shoal.kubernetes.errors import (
@@ -32,6 +33,7 @@ from shoal.kubernetes.wire.pod import Pod
 from shoal.kubernetes.wire.resource import DeviceClass
 from shoal.model.modes import Channel
 from shoal.model.refusal import Refusal
+from shoal.objects.annotations import QUEUE
 from shoal.objects.devices import claimed_of
 from shoal.objects.pods import Rules, reading_of
 from shoal.texts.refusals import refusal_text
@@ -163,7 +165,9 @@ class _Lifter:
         claimed = claimed_of(pod)
         if claimed is None:
             return
-        reading = reading_of(pod, self._catalog, Rules(Channel.DRA))
+        # Which queue it named no longer matters.
+        plain = without(pod, NOTES | {QUEUE})
+        reading = reading_of(plain, self._catalog, Rules(Channel.DRA))
         if isinstance(reading, Refusal):
             self._done.claimless[pod.key] = refusal_text(reading)
             return

@@ -8,7 +8,7 @@ kind has been listed, and nothing while one of them cannot be watched.
 import asyncio
 import time
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -19,6 +19,7 @@ from shoal.core import events as ev
 from shoal.core.decisions import Freeze, Wait, Warn
 from shoal.core.policies import Policy
 from shoal.core.world import World
+from shoal.kubernetes.askers import Askers
 from shoal.kubernetes.asks import AskReader
 from shoal.kubernetes.books import DEFAULT_OPTIONS as SOURCE_DEFAULTS
 from shoal.kubernetes.books import SourceOptions
@@ -137,7 +138,10 @@ class Scheduler:
         self.is_ready = False
         """Whether everything has been listed and taken in."""
         fleet = FleetView(truth, self.world, catalog)
-        self.source = Source(truth, self.world, AskReader(catalog), fleet, options.source)
+        self.askers = Askers(truth, options.source.controllers)
+        reader = AskReader(catalog, self.askers)
+        self.source = Source(truth, self.world, reader, fleet, options.source)
+        self._client = reach.client
         self._cache = reach.cache
         self._leadership = leadership or AlwaysLeads()
         self._wake = asyncio.Event()
@@ -191,6 +195,19 @@ class Scheduler:
 
     async def _drive(self) -> None:
         await self._cache.wait_listed()
+        async with asyncio.TaskGroup() as tasks:
+            await self.askers.begin(self._client)
+            tasks.create_task(self.askers.run(self._client, self._know_askers), name="askers")
+            await self._decide_always()
+
+    def _know_askers(self, uids: Iterable[str] | None) -> None:
+        """Look again at pods and owners of which it is known now who asked for them."""
+        for uid in self.source.pods if uids is None else uids:
+            self.source.look_at(uid)
+            self.source.mark_owner(uid)
+        self.wake()
+
+    async def _decide_always(self) -> None:
         while True:
             self._wake.clear()
             if self._memory is not None and self._leadership.is_leader and not self.source.acts:
@@ -380,6 +397,8 @@ class Scheduler:
         holds = self.source.holds
         for key, hold in holds.items():
             known = self._told_holds.get(key)
+            if hold.reason is HoldReason.ASKER_UNREAD:
+                continue  # it passes before anybody could read of it
             if known is None or known.reason is not hold.reason:
                 for pod in hold.pods:
                     self._say(pod, "HeldBack", hold_text(hold), warning=_is_grave(hold))

@@ -23,14 +23,13 @@ from shoal.kubernetes.flights import (
     workload_of,
 )
 from shoal.kubernetes.history import NO_PAST, Mark, Past, past_of
+from shoal.kubernetes.holding import hold_of, strange
 from shoal.kubernetes.numbers import Numbers
 from shoal.kubernetes.timed_out import TimedOut
 from shoal.kubernetes.truth import NAMESPACE, OWNER, Stage, owner_uid
 from shoal.kubernetes.wire.pod import Pod
 from shoal.model.hold import Hold, HoldReason
-from shoal.model.refusal import Refusal, RefusalCode
 from shoal.model.workload import Outcome, Workload
-from shoal.objects.annotations import MINIMUM, refuse
 from shoal.objects.quantity import QuantityError, ceiling, floor
 
 SETTLE_US: Final = 2_000_000
@@ -92,6 +91,10 @@ class Units:
         if pod is None or not self.waits(pod):
             yield from self._drop_one(uid, now_us)
             return
+        if self._book.is_strange(pod):
+            yield from self._drop_one(uid, now_us)
+            self.holds[uid] = strange(pod)
+            return
         if not self._book.fill(owner_uid(pod), [pod], now_us):
             yield from self._drop_one(uid, now_us)
             return
@@ -113,7 +116,7 @@ class Units:
         book = self._book
         self.due.pop(owner, None)
         pods = list(book.truth.pods.by(OWNER, owner))
-        left = book.fill(owner, [pod for pod in pods if self.waits(pod)], now_us)
+        left = book.fill(owner, self._made_for_it(pods), now_us)
         if not left:
             if self.gangs.get(owner) not in self.returning:
                 yield from self._drop_gang(owner, now_us)
@@ -137,6 +140,18 @@ class Units:
         workload = self._workload(known or f"{owner}/{self.numbers.next(owner)}", pairs)
         self.gangs[owner] = workload.uid
         yield from self._submit(Unit(workload, owner, tuple(p.uid for p, _ in pairs)), now_us)
+
+    def _made_for_it(self, pods: Sequence[Pod]) -> list[Pod]:
+        """Pods of one owner that wait, but for those that it did not make, which are held back."""
+        made = []
+        for pod in pods:
+            self.holds.pop(pod.uid, None)
+            if self.waits(pod):
+                if self._book.is_strange(pod):
+                    self.holds[pod.uid] = strange(pod)
+                else:
+                    made.append(pod)
+        return made
 
     def lacking(self, owner: str) -> int:
         """How many pods an owner still has to make; 0 where nobody knows it."""
@@ -415,30 +430,10 @@ class Units:
         if timed_out is not None:
             return timed_out
         for pod, ask in pairs:
-            refusal = ask.refusal or self._wrong_minimum(pod, ask)
-            if refusal is not None:
-                return Hold(HoldReason.REFUSED, uids, refusal=refusal)
-            ours = ask.claimed.name if ask.claimed is not None else ""
-            for claim in pod.spec.resource_claims:
-                name = claim.resource_claim_name or claim.resource_claim_template_name
-                if name != ours:
-                    return Hold(HoldReason.OWN_CLAIM, uids, (("claim", name),))
+            hold = hold_of(self._book, pod, ask, uids)
+            if hold is not None:
+                return hold
         return self._quota_hold(pairs, owner, uids)
-
-    def _wrong_minimum(self, pod: Pod, ask: Ask) -> Refusal | None:
-        """Why a pod cannot say how many pods of its gang have to run."""
-        if ask.minimum is None:
-            return None
-        owner = pod.metadata.controller
-        job = self._book.jobs.get(owner.uid) if owner is not None else None
-        if job is None:
-            name = owner.name if owner is not None else pod.metadata.name
-            return refuse(RefusalCode.NOT_A_GANG, MINIMUM, str(ask.minimum), name=name)
-        count = job.spec.parallelism
-        if ask.minimum > count:
-            code = RefusalCode.MINIMUM_ABOVE_COUNT
-            return refuse(code, MINIMUM, str(ask.minimum), count=count)
-        return None
 
     def _quota_hold(
         self, pairs: Sequence[tuple[Pod, Ask]], owner: str, uids: tuple[str, ...]

@@ -22,7 +22,9 @@ class HoldReason(StrEnum):
     - `STUCK`: `node`, `message` of kube-scheduler;
     - `FOLLOWS`: `workload` whose pods were evicted and are not gone yet;
     - `TOO_LATE`: `queue`, and for how long it waited (`took_us`), which is as long as it may;
-    - `TOO_LONG`: `queue`, and for how long it ran (`took_us`), which is as long as it may.
+    - `TOO_LONG`: `queue`, and for how long it ran (`took_us`), which is as long as it may;
+    - `STRANGE`: `owner` that it names as its controller, which did not make it;
+    - `ASKER_UNREAD`: `owner` that is being read, to know who asked for it.
     """
 
     INCOMPLETE = "incomplete"
@@ -34,6 +36,8 @@ class HoldReason(StrEnum):
     FOLLOWS = "follows"
     TOO_LATE = "too-late"
     TOO_LONG = "too-long"
+    STRANGE = "strange"
+    ASKER_UNREAD = "asker-unread"
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,7 @@ class RefusalCode(StrEnum):
     TYPE_NOT_GRANTED = "type-not-granted"
     UNKNOWN_PRIORITY = "unknown-priority"
     PRIORITY_OF_OTHERS = "priority-of-others"
+    PRIORITY_OF_NOBODY = "priority-of-nobody"
 
 
 class HintCode(StrEnum):

@@ -17,7 +17,8 @@ r"""Shoal's annotations on a pod, read strictly.
 | `shoal.dev/checkpoint` | up to when the work of the pod is saved, which it says while it runs |
 
 Any other key of the prefix is refused. `shoal.dev/claim` is written by Shoal's webhook, and
-`shoal.dev/user` is never believed: who asks is known from the API server.
+`shoal.dev/user`, `groups` and `owner` by admission in a cluster: who asks is known from the API
+server, never from what people write.
 """
 
 import difflib
@@ -70,9 +71,18 @@ HELD: Final = f"{PREFIX}held"
 """Why a pod is held back that waited, or whose work ran, for as long as it may."""
 
 USER: Final = f"{PREFIX}user"
-"""Who asked for the work; whoever writes it himself would be another."""
+"""Who created the object, as the API server names users; whoever writes it would be another."""
 
-WRITTEN_BY_SHOAL: Final = (CLAIM, PLAN, HELD, USER)
+GROUPS: Final = f"{PREFIX}groups"
+"""Those of the user's groups that a priority names, separated by spaces."""
+
+OWNER: Final = f"{PREFIX}owner"
+"""The uid of the controller that the object was created for, where a controller created it."""
+
+STAMPS: Final = (USER, GROUPS, OWNER)
+"""By whom and for whom an object was created, as admission notes it."""
+
+WRITTEN_BY_SHOAL: Final = (CLAIM, PLAN, HELD, *STAMPS)
 
 DEFAULT_QUEUE: Final = "default"
 

@@ -1,12 +1,20 @@
 """Who may use which queue, and what for: namespaces by their labels, types, priorities."""
 
 from collections.abc import Collection, Mapping
+from typing import Final
 
 from shoal.model.queue import Queue, QueueTree
 from shoal.model.refusal import Refusal, RefusalCode
 from shoal.model.request import Operator
 from shoal.model.workload import WorkloadType
 from shoal.objects.annotations import PRIORITY, QUEUE, TYPE, nearest, refuse
+
+USER: Final = "user:"
+GROUP: Final = "group:"
+"""How subjects begin."""
+
+SERVICE_ACCOUNTS: Final = "system:serviceaccount:"
+"""How Kubernetes begins the names of service accounts."""
 
 
 def open_queues(tree: QueueTree) -> tuple[str, ...]:
@@ -63,8 +71,8 @@ def priority_in(queue: Queue, written: str, subjects: Collection[str] | None) ->
     Args:
         queue: with the priorities that it was granted.
         written: what `shoal.dev/priority` says; empty: nothing.
-        subjects: who asks: `user:...`, `group:...`, `serviceaccount:...`. None: somebody who may
-            ask for everything.
+        subjects: who asks: `user:NAME`, `group:NAME`, `serviceaccount:NAMESPACE:NAME`. Empty:
+            nobody knows who. None: somebody who may ask for everything.
     """
     if not written:
         return 0
@@ -75,8 +83,29 @@ def priority_in(queue: Queue, written: str, subjects: Collection[str] | None) ->
         return refuse(RefusalCode.UNKNOWN_PRIORITY, PRIORITY, written, **details)
     if found.subjects and subjects is not None and not set(found.subjects) & set(subjects):
         details = {"queue": queue.name, "words": ", ".join(found.subjects)}
-        return refuse(RefusalCode.PRIORITY_OF_OTHERS, PRIORITY, written, **details)
+        code = RefusalCode.PRIORITY_OF_OTHERS if subjects else RefusalCode.PRIORITY_OF_NOBODY
+        return refuse(code, PRIORITY, written, **details)
     return found.value
+
+
+def named_groups(tree: QueueTree) -> tuple[str, ...]:
+    """The groups that some priority of a queue is kept for."""
+    subjects = {
+        subject
+        for queue in tree.queues
+        for priority in queue.priorities
+        for subject in priority.subjects
+    }
+    groups = (each.removeprefix(GROUP) for each in subjects if each.startswith(GROUP))
+    return tuple(sorted(groups))
+
+
+def subjects_of(user: str, groups: Collection[str]) -> frozenset[str]:
+    """What a user of Kubernetes with these groups is called where subjects are named."""
+    found = {USER + user, *(GROUP + each for each in groups)}
+    if user.startswith(SERVICE_ACCOUNTS):
+        found.add("serviceaccount:" + user.removeprefix(SERVICE_ACCOUNTS))
+    return frozenset(found)
 
 
 def _not_usable(tree: QueueTree, written: str, usable: tuple[str, ...]) -> Refusal:

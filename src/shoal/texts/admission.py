@@ -17,6 +17,7 @@ class Rule(StrEnum):
     SWAPPED = "swapped"
     GATE_STAYS = "gate-stays"
     MARKS_STAY = "marks-stay"
+    STAMPS = "stamps"
     NO_NODE_NAME = "no-node-name"
     KNOWN_KEYS = "known-keys"
     NO_LABELS = "no-labels"
@@ -57,6 +58,11 @@ _ENGLISH: Final[Mapping[Rule, str]] = {
     Rule.MARKS_STAY: (
         "metadata: labels and annotations of shoal.dev/ are what was planned with and stay as they"
         " were created; delete this object and create it with the values that you want"
+    ),
+    Rule.STAMPS: (
+        "metadata.annotations: shoal.dev/user, groups and owner (deployment-user and so on for"
+        " Deployments) are Shoal's note of who asked for this; leave them out, or as they are. If"
+        " you did not write them, Shoal is unreachable: try again later"
     ),
     Rule.NO_NODE_NAME: (
         "spec.nodeName: it goes round Shoal's plan; leave it out, and write a node selector or node"
@@ -130,6 +136,11 @@ _CHINESE: Final[Mapping[Rule, str]] = {
     Rule.MARKS_STAY: (
         "metadata：shoal.dev/ 的标签和注解是规划的依据，创建后不能修改；"
         "请删除该对象，并以所需的值重新创建"
+    ),
+    Rule.STAMPS: (
+        "metadata.annotations：shoal.dev/user、groups 和 owner"
+        "（Deployment 上为 deployment-user 等）是 Shoal 对提交者的记录；请删去，或保持原样。"
+        "如果不是您填写的，说明 Shoal 暂时无法访问：请稍后重试"
     ),
     Rule.NO_NODE_NAME: (
         "spec.nodeName 绕过了 Shoal 的规划；请删去，需要指定节点时请用节点选择器或节点亲和性"

@@ -42,6 +42,14 @@ _ENGLISH: Final[Mapping[HoldReason, str]] = {
         "It ran for {took}, its maximum in queue {queue}, and was ended. Create it again, or scale"
         " it to 0 and back, to have it run anew."
     ),
+    HoldReason.STRANGE: (
+        "It names {owner} as its controller, but somebody else than that controller made it, or it"
+        " was made for another owner. It starts neither with the pods of {owner} nor in the name of"
+        " who asked for them: create it without that owner."
+    ),
+    HoldReason.ASKER_UNREAD: (
+        "{owner} is being read, to know who asked for it. That takes a moment."
+    ),
 }
 
 _CHINESE: Final[Mapping[HoldReason, str]] = {
@@ -74,6 +82,11 @@ _CHINESE: Final[Mapping[HoldReason, str]] = {
         "它已运行 {took}，达到其在队列 {queue} 中的最长运行时间，已被结束。"
         "如需重新运行，请重新创建，或缩容到 0 再扩容。"
     ),
+    HoldReason.STRANGE: (
+        "它声明 {owner} 是其控制器，但它并非由该控制器创建，或原本属于另一个所有者。"
+        "它既不会与 {owner} 的 Pod 一起启动，也不会以其提交者的名义启动：请去掉该所有者后重新创建。"
+    ),
+    HoldReason.ASKER_UNREAD: "正在读取 {owner}，以确定由谁提交，稍候即可。",
 }
 
 _TEXTS: Final = {Language.ENGLISH: _ENGLISH, Language.CHINESE: _CHINESE}

@@ -124,6 +124,11 @@ _ENGLISH: Final[Mapping[RefusalCode | HintCode, str]] = {
     RefusalCode.PRIORITY_OF_OTHERS: (
         "{field} is {value!r}, for which only {words} may ask in queue {queue}"
     ),
+    RefusalCode.PRIORITY_OF_NOBODY: (
+        "{field} is {value!r}, for which only {words} may ask in queue {queue}, and it is not known"
+        " who asked for this: it or its owner was created before Shoal acted here, was handed to"
+        " another owner, or its owner cannot be read; create it again, or leave {field} out"
+    ),
     HintCode.ROUNDED: "{field} {value} counts as {mib:,} MiB",
     HintCode.UNUSED_AFTER_INIT: (
         "{devices} of the pod's devices serve only its init containers and stay unused after them"
@@ -218,6 +223,11 @@ _CHINESE: Final[Mapping[RefusalCode | HintCode, str]] = {
     ),
     RefusalCode.PRIORITY_OF_OTHERS: (
         "{field} 的值 {value!r} 有误：在队列 {queue} 中只有 {words} 可以使用"
+    ),
+    RefusalCode.PRIORITY_OF_NOBODY: (
+        "{field} 的值 {value!r} 在队列 {queue} 中只有 {words} 可以使用，而提交者未知："
+        "它或其所有者在 Shoal 接管之前创建、被转给了别的所有者，或其所有者无法读取；"
+        "请重新创建，或删去 {field}"
     ),
     HintCode.ROUNDED: "{field} {value} 按 {mib:,} MiB 计算",
     HintCode.UNUSED_AFTER_INIT: "该 Pod 有 {devices} 张设备只供初始化容器使用，之后闲置",

@@ -7,7 +7,7 @@ Common Expression Language in Kubernetes; the fields are those of the pod's API.
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from shoal.catalog.names import Names, Place
@@ -123,27 +123,26 @@ def is_mirror() -> str:
     )
 
 
-def carries_ours(field: str) -> str:
-    """Whether a key of ours is among the pod's `annotations` or `labels`."""
-    return (
-        f"(has(object.metadata.{field}) && "
-        f"object.metadata.{field}.exists(k, k.startsWith({text(PREFIX)})))"
-    )
+def carries_ours(field: str, but: Collection[str] = ()) -> str:
+    """Whether a key of ours, `but` for some, is among the pod's `annotations` or `labels`."""
+    return f"(has(object.metadata.{field}) && object.metadata.{field}.exists(k, {_is_ours(but)}))"
 
 
-def keeps_ours(field: str, but: Iterable[str] = ()) -> str:
-    """Whether an update leaves all keys of ours in `annotations` or `labels` as they were.
-
-    Those in `but` may change, come and go.
-    """
+def keeps_ours(field: str, but: Collection[str] = ()) -> str:
+    """Whether an update leaves keys of ours, `but` for some, in `annotations` or `labels` alone."""
     old, new = (f"{which}.metadata.{field}" for which in ("oldObject", "object"))
-    free = "".join(f" || k == {text(key)}" for key in but)
+    ours = _is_ours(but)
     return (
-        f"(!has({old}) || {old}.all(k, !k.startsWith({text(PREFIX)}){free} || "
+        f"(!has({old}) || {old}.all(k, !({ours}) || "
         f"(has({new}) && k in {new} && {new}[k] == {old}[k]))) && "
-        f"(!has({new}) || {new}.all(k, !k.startsWith({text(PREFIX)}){free} || "
+        f"(!has({new}) || {new}.all(k, !({ours}) || "
         f"(has({old}) && k in {old})))"
     )
+
+
+def _is_ours(but: Collection[str]) -> str:
+    ours = f"k.startsWith({text(PREFIX)})"
+    return f"{ours} && !(k in {listed(but)})" if but else ours
 
 
 def takes_devices_unasked() -> str:

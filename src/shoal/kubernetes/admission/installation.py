@@ -14,17 +14,25 @@ from shoal.kubernetes.admission import policies
 from shoal.kubernetes.admission.keeper import SECRET
 from shoal.kubernetes.admission.kinds import INSTALLED, WEBHOOKS
 from shoal.kubernetes.admission.policies import Manifest, Scope
+from shoal.kubernetes.admission.stamps import Stamping
 from shoal.kubernetes.admission.webhooks import Target, configuration
 from shoal.kubernetes.client import Client
+from shoal.kubernetes.controllers import KUBERNETES_OWN, Controllers
 from shoal.kubernetes.errors import NotFoundError
+from shoal.kubernetes.owners import OWNER_KINDS, WATCHED
+from shoal.kubernetes.wire.kinds import VALIDATING_POLICIES
+from shoal.model.queue import QueueTree
+from shoal.objects.rights import named_groups
 from shoal.texts.language import Language
 
 FIELD_MANAGER: Final = "shoal-installation"
 
+NO_QUEUES: Final = QueueTree()
+
 NAMES: Final = (
     *(known.CONFIGURATION, known.GATE_POLICY, known.GATED_POLICY, known.GUARD_POLICY),
     *(known.FORM_POLICY, known.DEBUG_POLICY, known.CLAIMS_POLICY, known.JOBS_POLICY),
-    known.NAMESPACES_POLICY,
+    *(known.NAMESPACES_POLICY, known.STAMPS_POLICY),
 )
 """Names of all objects that are ever installed."""
 
@@ -37,11 +45,13 @@ class Accounts:
         namespace: of its processes, which is never managed.
         service_accounts: those that may lift the gate and make claims.
         spared: further namespaces that are never managed.
+        controllers: accounts that make objects for others; the scheduler is to know the same.
     """
 
     namespace: str = "shoal"
     service_accounts: tuple[str, ...] = ("shoal-scheduler",)
     spared: tuple[str, ...] = ("kube-system", "kube-node-lease", "kube-public")
+    controllers: Controllers = KUBERNETES_OWN
 
     @property
     def usernames(self) -> tuple[str, ...]:
@@ -49,9 +59,10 @@ class Accounts:
         prefix = f"system:serviceaccount:{self.namespace}:"
         return tuple(prefix + name for name in self.service_accounts)
 
-    def scope(self, language: Language = Language.ENGLISH) -> Scope:
+    def scope(self, tree: QueueTree, language: Language = Language.ENGLISH) -> Scope:
         """Where policies act, and for whom they make way."""
-        return Scope(self.usernames, (self.namespace, *self.spared), language)
+        stamping = Stamping(self.controllers, named_groups(tree))
+        return Scope(self.usernames, (self.namespace, *self.spared), language, stamping)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +158,19 @@ RIGHTS: Final = (
         reason="the claims that pods name",
     ),
     Right("scheduler", "", "namespaces", ("get", "list", "watch"), reason="mode and channel"),
+    Right(
+        "scheduler",
+        VALIDATING_POLICIES.group,
+        VALIDATING_POLICIES.plural,
+        ("get",),
+        (known.STAMPS_POLICY,),
+        reason="since when it is noted who asks",
+    ),
+    *(
+        Right("scheduler", each.group, each.plural, ("get",), reason="who asked for it")
+        for each in OWNER_KINDS
+        if (each.group, each.name) not in WATCHED
+    ),
     Right("release", "", "namespaces", ("list", "patch"), reason="to stop managing them"),
     Right("release", "", "pods", ("list", "patch"), reason="to lift every gate"),
     Right("release", "resource.k8s.io", "resourceclaims", ("create",), reason="claims without pin"),
@@ -173,6 +197,7 @@ def installation(
     accounts: Accounts,
     target: Target,
     *,
+    tree: QueueTree = NO_QUEUES,
     language: Language = Language.ENGLISH,
 ) -> list[Manifest]:
     """The objects for a cluster, guards last, so that what they ask for exists before they do.
@@ -182,9 +207,10 @@ def installation(
         names: of the catalogue that the processes use.
         accounts: where Shoal runs and as whom.
         target: where the webhook answers.
+        tree: the queues, of whose priorities the policies know the groups.
         language: of what the API server says in Shoal's name.
     """
-    scope = accounts.scope(language)
+    scope = accounts.scope(tree, language)
     has_policy = version >= known.MUTATING_POLICY_SINCE
     objects = [configuration(names, scope, target, gates=not has_policy)]
     if has_policy:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from shoal.objects.annotations import PLAN, PREFIX
+from shoal.objects.annotations import PLAN, PREFIX, STAMPS
 
 MODE: Final = f"{PREFIX}mode"
 """The namespace label that says whether Shoal acts there."""
@@ -38,6 +38,11 @@ DEBUG_POLICY: Final = "debug.shoal.dev"
 CLAIMS_POLICY: Final = "claims.shoal.dev"
 JOBS_POLICY: Final = "jobs.shoal.dev"
 NAMESPACES_POLICY: Final = "namespaces.shoal.dev"
+STAMPS_POLICY: Final = "stamps.shoal.dev"
+
+STAMPS_OF_DEPLOYMENTS: Final = {key: f"{PREFIX}deployment-{key[len(PREFIX) :]}" for key in STAMPS}
+"""What the stamps are called on Deployments. Their controller copies all annotations to the
+ReplicaSets that it makes, again and again, so that the same keys would be fought over."""
 
 MUTATING_POLICY_SINCE: Final = (1, 36)
 """Since when MutatingAdmissionPolicy is `v1` and on; before, the webhook adds the gate."""

@@ -13,6 +13,8 @@ from typing import Any, Final
 from shoal.catalog.names import Names
 from shoal.kubernetes.admission import expressions as cel
 from shoal.kubernetes.admission import names as known
+from shoal.kubernetes.admission import stamps
+from shoal.kubernetes.admission.stamps import DEFAULT_STAMPING, Stamping
 from shoal.model.workload import WorkloadType
 from shoal.objects import annotations as keys
 from shoal.objects.durations import FORM as DURATION_FORM
@@ -47,11 +49,13 @@ class Scope:
         usernames: Shoal's own accounts, as Kubernetes names users.
         spared: namespaces that are never managed, whatever their labels say.
         language: of the sentences.
+        stamping: what decides on the notes of who created an object.
     """
 
     usernames: tuple[str, ...]
     spared: tuple[str, ...]
     language: Language = Language.ENGLISH
+    stamping: Stamping = DEFAULT_STAMPING
 
     def managed(self, **channel: Sequence[str]) -> Manifest:
         """Select managed namespaces, all or those of a channel (`In` or `NotIn` its values)."""
@@ -65,7 +69,10 @@ class Scope:
 
 
 def gating(names: Names, scope: Scope) -> list[Manifest]:
-    """The policy that adds the gate, with its binding (Kubernetes 1.36 and later)."""
+    """The policies that add the gate, and who created what, with their bindings.
+
+    Kubernetes 1.36 and later. The notes on pods cost no policy of their own.
+    """
     gate = f"Object.spec.schedulingGates{{name: {cel.text(known.GATE)}}}"
     spec = {
         "failurePolicy": "Fail",
@@ -74,24 +81,44 @@ def gating(names: Names, scope: Scope) -> list[Manifest]:
         "matchConditions": [
             {"name": "asks-for-accelerators", "expression": cel.asks(names)},
             {"name": "is-not-bound", "expression": f"!{cel.has_node()}"},
-            {"name": "has-no-gate", "expression": f"!{cel.has_gate()}"},
         ],
         "mutations": [
             {
                 "patchType": "ApplyConfiguration",
                 "applyConfiguration": {
-                    "expression": f"Object{{spec: Object.spec{{schedulingGates: [{gate}]}}}}"
+                    "expression": (
+                        f"Object{{metadata: Object.metadata{{annotations: "
+                        f"{stamps.applied(scope.stamping)}}}, "
+                        f"spec: Object.spec{{schedulingGates: [{gate}]}}}}"
+                    )
                 },
             }
         ],
     }
+    return _mutating(known.GATE_POLICY, spec) + _mutating(known.STAMPS_POLICY, _stamping(scope))
+
+
+def _stamping(scope: Scope) -> Manifest:
+    """The policy that notes on owners of pods who created them.
+
+    If it should fail, an owner has no note, and nobody is known to have asked for its pods.
+    """
+    operations = ["CREATE", "UPDATE"]
+    matches = {"resourceRules": stamps.rules(operations), "namespaceSelector": scope.managed()}
+    patch = {"patchType": "JSONPatch", "jsonPatch": {"expression": stamps.patches()}}
+    return {
+        "failurePolicy": "Ignore",
+        "reinvocationPolicy": "Never",
+        "matchConstraints": matches,
+        "variables": stamps.variables(scope.stamping),
+        "mutations": [patch],
+    }
+
+
+def _mutating(name: str, spec: Manifest) -> list[Manifest]:
     return [
-        _object("MutatingAdmissionPolicy", known.GATE_POLICY, spec),
-        _object(
-            "MutatingAdmissionPolicyBinding",
-            known.GATE_POLICY,
-            {"policyName": known.GATE_POLICY},
-        ),
+        _object("MutatingAdmissionPolicy", name, spec),
+        _object("MutatingAdmissionPolicyBinding", name, {"policyName": name}),
     ]
 
 
@@ -106,6 +133,7 @@ def validating(names: Names, scope: Scope) -> list[Manifest]:
         _form(scope),
         _debug(scope),
         _jobs(scope),
+        _stamps(scope),
         _claims(scope),
         _namespaces(scope),
     ]
@@ -126,6 +154,7 @@ def _gated(names: Names, scope: Scope) -> list[Manifest]:
             # A pod that names its node cannot have a gate; the rule above speaks for it.
             _held(scope, Rule.GATED, f"{cel.has_node()} || {cel.has_gate()}"),
             _held(scope, Rule.SWAPPED, f"{cel.has_node()} || !{_on_dra()} || !{asked}"),
+            _held(scope, Rule.STAMPS, stamps.right_on_pods(scope.stamping)),
         ],
         [
             {"name": "asks-for-accelerators", "expression": cel.asks(names)},
@@ -157,7 +186,8 @@ def _guard(scope: Scope) -> list[Manifest]:
 
 def _form(scope: Scope) -> list[Manifest]:
     """What people may write on a pod, and what nobody may."""
-    ours = [*keys.WRITTEN_BY_PEOPLE, keys.CLAIM]
+    # Controllers hand an owner's annotations on to its pods; what they say is judged elsewhere.
+    ours = [*keys.WRITTEN_BY_PEOPLE, keys.CLAIM, *keys.STAMPS]
     rules = [
         _held(
             scope,
@@ -203,11 +233,21 @@ def _jobs(scope: Scope) -> list[Manifest]:
         known.JOBS_POLICY,
         _matches(scope.managed(), "UPDATE", "jobs", group="batch"),
         [
-            _held(scope, Rule.MARKS_STAY, cel.keeps_ours("annotations")),
+            _held(scope, Rule.MARKS_STAY, cel.keeps_ours("annotations", keys.STAMPS)),
             _held(scope, Rule.MARKS_STAY, cel.keeps_ours("labels")),
         ],
         [{"name": "is-not-shoal", "expression": cel.by_others(scope.usernames)}],
     )
+
+
+def _stamps(scope: Scope) -> list[Manifest]:
+    """Nobody says himself who created an owner of pods, or changes what is noted of it."""
+    operations = ["CREATE", "UPDATE"]
+    matches = {"resourceRules": stamps.rules(operations), "namespaceSelector": scope.managed()}
+    rules = [_held(scope, Rule.STAMPS, each) for each in stamps.right_on_owners()]
+    policy, binding = _policy(known.STAMPS_POLICY, matches, rules)
+    policy["spec"]["variables"] = stamps.variables(scope.stamping)
+    return [policy, binding]
 
 
 def _claims(scope: Scope) -> list[Manifest]:

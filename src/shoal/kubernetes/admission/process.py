@@ -12,9 +12,9 @@ from shoal.catalog.catalog import Catalog
 from shoal.kubernetes.admission.certificates import Pair, server_context, service_names, use
 from shoal.kubernetes.admission.keeper import Keeper
 from shoal.kubernetes.admission.names import MUTATING_POLICY_SINCE
+from shoal.kubernetes.admission.review import DEFAULT_JUDGING, Judging
 from shoal.kubernetes.admission.server import Server, application
 from shoal.kubernetes.client import Client
-from shoal.objects.annotations import DEFAULT_QUEUE
 from shoal.texts.language import Language
 
 _log = structlog.get_logger(__name__)
@@ -31,7 +31,7 @@ class WebhookOptions:
         host: the address to listen on; empty: all.
         port: the port to listen on.
         language: of refusals and hints.
-        queues: names of the queues that work can wait in.
+        judging: the queues that work can wait in, and whose objects are others'.
     """
 
     namespace: str = "shoal"
@@ -40,7 +40,7 @@ class WebhookOptions:
     host: str = ""
     port: int = 8443
     language: Language = Language.ENGLISH
-    queues: tuple[str, ...] = (DEFAULT_QUEUE,)
+    judging: Judging = DEFAULT_JUDGING
 
 
 async def serve(
@@ -65,7 +65,7 @@ async def serve(
         await asyncio.wait((taken, stopped), return_when=asyncio.FIRST_COMPLETED)
         if ready.is_set():
             app = application(
-                catalog, gates=gates, queues=options.queues, language=options.language
+                catalog, gates=gates, judging=options.judging, language=options.language
             )
             async with Server(app, context, options.host, options.port) as server:
                 _log.info("serving", port=server.port, gates=gates)

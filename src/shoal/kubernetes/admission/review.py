@@ -8,21 +8,36 @@ that does not exist yet: its name is made from the pod's and the question's uid,
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, Self
 
 import msgspec
 
 from shoal.catalog.catalog import Catalog
 from shoal.kubernetes.admission.names import CLAIM_ENTRY, CLAIM_SUFFIX, GATE
+from shoal.kubernetes.admission.stamps import (
+    DEFAULT_STAMPING,
+    OwnerQuestion,
+    Stamping,
+    UserInfo,
+    missing,
+    new_stamps,
+    owner_stamps,
+)
+from shoal.kubernetes.asks import without
 from shoal.kubernetes.claims import claim_name, requests_of, uses_of
+from shoal.kubernetes.controllers import Controllers
 from shoal.kubernetes.wire.kinds import PODS
+from shoal.kubernetes.wire.meta import ObjectMeta
 from shoal.kubernetes.wire.pod import Container, Pod
 from shoal.model.modes import Channel
+from shoal.model.queue import QueueTree
 from shoal.model.refusal import Hint, Refusal, RefusalCode
-from shoal.objects.annotations import CLAIM, QUEUE
+from shoal.objects.annotations import CLAIM, DEFAULT_QUEUE, QUEUE, STAMPS, Annotations
 from shoal.objects.devices import Claimed, device_names
 from shoal.objects.pods import Reading, Rules, reading_of
+from shoal.objects.rights import named_groups, priority_in, subjects_of
 from shoal.texts.language import Language
 from shoal.texts.refusals import hint_text, refusal_text
 
@@ -30,6 +45,7 @@ Operation = dict[str, Any]
 """One operation of a JSON patch (RFC 6902)."""
 
 FORBIDDEN: Final = 403
+_STAMPS: Final = frozenset(STAMPS)
 _LONGEST_WARNING: Final = 250
 """Longer ones are cut by clients; the API asks for 120 or less where that is possible."""
 
@@ -40,6 +56,7 @@ class Question(msgspec.Struct, frozen=True, rename="camel"):
     uid: str = ""
     namespace: str = ""
     operation: str = ""
+    user_info: UserInfo = UserInfo()
     object: msgspec.Raw = msgspec.Raw(b"null")
 
 
@@ -73,31 +90,99 @@ def read_question(body: bytes) -> Question:
     return _review.decode(body).request
 
 
-def judge(question: Question, catalog: Catalog, rules: Rules, *, gates: bool) -> Answer:
+@dataclass(frozen=True)
+class Judging:
+    """What the webhook judges by: the queues, and what decides on stamps."""
+
+    tree: QueueTree = field(default_factory=QueueTree)
+    stamping: Stamping = DEFAULT_STAMPING
+
+    @cached_property
+    def queues(self) -> tuple[str, ...]:
+        """Those that work can wait in."""
+        return tuple(queue.name for queue in self.tree.leaves()) or (DEFAULT_QUEUE,)
+
+    @classmethod
+    def by(cls, tree: QueueTree, controllers: Controllers) -> Self:
+        """By the queues in files and the accounts that make objects for others."""
+        return cls(tree, Stamping(controllers, named_groups(tree)))
+
+
+DEFAULT_JUDGING: Final = Judging()
+
+
+def judge(
+    question: Question,
+    catalog: Catalog,
+    rules: Rules,
+    judging: Judging = DEFAULT_JUDGING,
+    *,
+    gates: bool,
+) -> Answer:
     """Refuse a pod that cannot be read, with a sentence that helps; else give it what it needs.
 
     Args:
         question: about the creation of a pod; about anything else there is nothing to say.
         catalog: names that ask for devices.
         rules: of the namespace. On the DRA channel resources become a claim.
-        gates: whether the gate is added here, because no policy adds it.
+        judging: what else it is judged by.
+        gates: whether the gate and the stamps are added here, because no policy adds them.
     """
     if question.operation != "CREATE":
         return PASSES
     pod = PODS.read(bytes(question.object))
-    reading = _misplaced_label(pod) or _forged(pod) or reading_of(pod, catalog, rules)
+    plain = without(pod, _STAMPS)
+    reading = _misplaced_label(pod) or _forged(pod) or reading_of(plain, catalog, rules)
     if isinstance(reading, Refusal):
         return Answer(reading)
+    refusal = _not_granted(question.user_info, plain, reading.annotations, judging)
+    if refusal is not None:
+        return Answer(refusal)
     patch: list[Operation] = []
+    notes: dict[str, str] = {}
     if rules.channel is Channel.DRA and reading.request.devices.count:
-        patch += _swap(question, pod, reading, catalog)
+        swap, note = _swap(question, pod, reading, catalog)
+        patch += swap
+        notes[CLAIM] = note
     asks = reading.request.devices.count or pod.spec.resource_claims
-    if gates and asks and not pod.spec.node_name and not pod.has_gate(GATE):
-        patch += _add_to_list("/spec/schedulingGates", pod.spec.scheduling_gates, {"name": GATE})
+    if gates and asks and not pod.spec.node_name:
+        stamps = new_stamps(question.user_info, pod.metadata, judging.stamping)
+        notes |= missing(pod.metadata.annotations, stamps)
+        if not pod.has_gate(GATE):
+            gate = {"name": GATE}
+            patch += _add_to_list("/spec/schedulingGates", pod.spec.scheduling_gates, gate)
+    patch += _annotated(pod.metadata, notes)
     return Answer(patch=tuple(patch), hints=reading.hints)
 
 
-def response(question: Question, answer: Answer, language: Language = Language.ENGLISH) -> bytes:
+def stamp(question: OwnerQuestion, stamping: Stamping) -> Answer:
+    """Put the stamps of an owner of pods right."""
+    notes = owner_stamps(question, stamping)
+    return Answer(patch=tuple(_annotated(question.object.metadata, notes)))
+
+
+def _not_granted(who: UserInfo, pod: Pod, written: Annotations, judging: Judging) -> Refusal | None:
+    """Why a queue does not grant a person the priority that a pod names.
+
+    What a controller makes is asked for by somebody else, which is judged when it is planned. So
+    are pods that name no queue, where there are several: their namespace's labels are not known
+    here.
+    """
+    if not who.username or judging.stamping.controllers.include(who.username):
+        return None
+    if QUEUE not in pod.metadata.annotations and len(judging.queues) > 1:
+        return None
+    named = written.queue if QUEUE in pod.metadata.annotations else judging.queues[0]
+    queue = judging.tree.get(named)
+    if queue is None:
+        return None
+    granted = priority_in(queue, written.priority, subjects_of(who.username, who.groups))
+    return granted if isinstance(granted, Refusal) else None
+
+
+def response(
+    question: Question | OwnerQuestion, answer: Answer, language: Language = Language.ENGLISH
+) -> bytes:
     """The AdmissionReview that carries the answer."""
     body: dict[str, Any] = {"uid": question.uid, "allowed": answer.refusal is None}
     if answer.refusal is not None:
@@ -136,15 +221,17 @@ def _forged(pod: Pod) -> Refusal | None:
     return None
 
 
-def _swap(question: Question, pod: Pod, reading: Reading, catalog: Catalog) -> list[Operation]:
-    """The patch that puts a claim in the place of device resources."""
+def _swap(
+    question: Question, pod: Pod, reading: Reading, catalog: Catalog
+) -> tuple[list[Operation], str]:
+    """The patch that puts a claim in the place of device resources, and what to note of it."""
     meta = pod.metadata
     name = claim_name(meta.name or meta.generate_name, question.uid)
     requests = requests_of(reading.spans)
     spans = {span.container: span for span in reading.spans}
     patch: list[Operation] = []
     asked: dict[str, dict[str, str]] = {}
-    for field, group in (
+    for part, group in (
         ("initContainers", pod.spec.init_containers),
         ("containers", pod.spec.containers),
     ):
@@ -155,16 +242,18 @@ def _swap(question: Question, pod: Pod, reading: Reading, catalog: Catalog) -> l
             if isinstance(names, dict) and names:
                 asked[container.name] = names
             uses = uses_of(spans[container.name], requests)
-            at = f"/spec/{field}/{index}/resources"
+            at = f"/spec/{part}/{index}/resources"
             patch += _replace(at, container, asked.get(container.name, {}), uses)
     entry = {"name": CLAIM_ENTRY, "resourceClaimName": name}
     patch += _add_to_list("/spec/resourceClaims", pod.spec.resource_claims, entry)
-    note = Claimed(name, asked).text()
-    if meta.annotations:
-        patch.append(_add(f"/metadata/annotations/{_escaped(CLAIM)}", note))
-    else:
-        patch.append(_add("/metadata/annotations", {CLAIM: note}))
-    return patch
+    return patch, Claimed(name, asked).text()
+
+
+def _annotated(meta: ObjectMeta, notes: Mapping[str, str]) -> list[Operation]:
+    """Add annotations, or put them in the place of what is there."""
+    if notes and not meta.annotations:
+        return [_add("/metadata/annotations", dict(notes))]
+    return [_add(f"/metadata/annotations/{_escaped(key)}", note) for key, note in notes.items()]
 
 
 def _replace(

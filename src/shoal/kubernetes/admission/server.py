@@ -9,9 +9,9 @@ from aiohttp import web
 from shoal.catalog.catalog import Catalog
 from shoal.kubernetes.admission import names as known
 from shoal.kubernetes.admission import review
+from shoal.kubernetes.admission.stamps import read_owner_question
 from shoal.kubernetes.errors import WireError
 from shoal.model.modes import Channel
-from shoal.objects.annotations import DEFAULT_QUEUE
 from shoal.objects.pods import Rules
 from shoal.texts.language import Language
 
@@ -25,15 +25,16 @@ def application(
     catalog: Catalog,
     *,
     gates: bool,
-    queues: tuple[str, ...] = (DEFAULT_QUEUE,),
+    judging: review.Judging = review.DEFAULT_JUDGING,
     language: Language = Language.ENGLISH,
 ) -> web.Application:
     """The web application.
 
     Args:
         catalog: names that ask for devices.
-        gates: whether the gate is added here (before Kubernetes 1.36).
-        queues: those that there are; which of them a namespace may use is judged when it plans.
+        gates: whether the gate and the stamps are added here (before Kubernetes 1.36).
+        judging: the queues that there are, of which a namespace may use some, as is judged when it
+            plans; and what decides on stamps.
         language: of refusals and hints.
     """
 
@@ -41,13 +42,21 @@ def application(
         channel = _CHANNELS.get(request.match_info["channel"])
         if channel is None:
             raise web.HTTPNotFound(text="the path ends in dra or device-plugin")
-        rules = Rules(channel, queues)
+        rules = Rules(channel, judging.queues)
         try:
             question = review.read_question(await request.read())
-            said = review.judge(question, catalog, rules, gates=gates)
+            said = review.judge(question, catalog, rules, judging, gates=gates)
         except (ValueError, WireError) as error:
             raise web.HTTPBadRequest(text=f"this is no AdmissionReview of a pod: {error}") from None
         body = review.response(question, said, language)
+        return web.Response(body=body, content_type="application/json")
+
+    async def stamp(request: web.Request) -> web.Response:
+        try:
+            question = read_owner_question(await request.read())
+        except ValueError as error:
+            raise web.HTTPBadRequest(text=f"this is no AdmissionReview: {error}") from None
+        body = review.response(question, review.stamp(question, judging.stamping), language)
         return web.Response(body=body, content_type="application/json")
 
     async def healthy(_: web.Request) -> web.Response:
@@ -55,6 +64,7 @@ def application(
 
     app = web.Application(client_max_size=LARGEST_BODY)
     app.router.add_post("/mutate/{channel}", answer)
+    app.router.add_post("/stamp", stamp)
     app.router.add_get("/healthz", healthy)
     return app
 

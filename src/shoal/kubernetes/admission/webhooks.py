@@ -18,7 +18,9 @@ from typing import Any, Final
 from shoal.catalog.names import Names
 from shoal.kubernetes.admission import expressions as cel
 from shoal.kubernetes.admission import names as known
+from shoal.kubernetes.admission import stamps
 from shoal.kubernetes.admission.policies import API, Manifest, Scope
+from shoal.objects.annotations import STAMPS
 
 TIMEOUT_S: Final = 5
 """How long the API server waits: the webhook answers from memory, in milliseconds."""
@@ -26,6 +28,11 @@ TIMEOUT_S: Final = 5
 DRA_WEBHOOK: Final = "dra.shoal.dev"
 GATE_WEBHOOK: Final = "gate.shoal.dev"
 ANNOTATIONS_WEBHOOK: Final = "annotations.shoal.dev"
+OWNERS_WEBHOOK: Final = "owners.shoal.dev"
+
+PODS: Final[list[Manifest]] = [
+    {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +60,13 @@ class Target:
 
 
 def configuration(names: Names, scope: Scope, target: Target, *, gates: bool) -> Manifest:
-    """The webhook configuration; `gates`: the webhook adds the gate, as no policy can."""
+    """The webhook configuration.
+
+    `gates`: the webhook adds the gate, and who created what, as no policy can.
+    """
     asks = cel.asks(names)
-    carries = cel.any_of(cel.carries_ours("annotations"), cel.carries_ours("labels"))
+    # Every pod that asks carries who created it; that alone is no reason to ask about it.
+    carries = cel.any_of(cel.carries_ours("annotations", STAMPS), cel.carries_ours("labels"))
     on_dra, others = scope.managed(In=[known.DRA]), scope.managed(NotIn=[known.DRA])
     path = f"/mutate/{known.DEVICE_PLUGIN}"
     webhooks = [
@@ -64,6 +75,12 @@ def configuration(names: Names, scope: Scope, target: Target, *, gates: bool) ->
         if gates
         else _webhook(ANNOTATIONS_WEBHOOK, target, path, others, carries),
     ]
+    if gates:
+        owners = stamps.rules(["CREATE", "UPDATE"])
+        condition = stamps.concerns_stamps()
+        webhooks.append(
+            _webhook(OWNERS_WEBHOOK, target, "/stamp", scope.managed(), condition, owners)
+        )
     return {
         "apiVersion": API,
         "kind": "MutatingWebhookConfiguration",
@@ -76,20 +93,17 @@ def configuration(names: Names, scope: Scope, target: Target, *, gates: bool) ->
 
 
 def _webhook(
-    name: str, target: Target, path: str, namespaces: Manifest, condition: str
+    name: str,
+    target: Target,
+    path: str,
+    namespaces: Manifest,
+    condition: str,
+    rules: list[Manifest] = PODS,
 ) -> Manifest:
     return {
         "name": name,
         "clientConfig": target.client_config(path),
-        "rules": [
-            {
-                "apiGroups": [""],
-                "apiVersions": ["v1"],
-                "operations": ["CREATE"],
-                "resources": ["pods"],
-                "scope": "Namespaced",
-            }
-        ],
+        "rules": [rule | {"scope": "Namespaced"} for rule in rules],
         "namespaceSelector": namespaces,
         "matchConditions": [{"name": "concerns-shoal", "expression": condition}],
         "matchPolicy": "Equivalent",

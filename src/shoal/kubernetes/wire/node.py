@@ -2,7 +2,9 @@
 
 from datetime import datetime
 
-from shoal.kubernetes.wire.meta import Conditioned, Object, Wire
+import msgspec
+
+from shoal.kubernetes.wire.meta import EMPTY, Conditioned, Object, ObjectMeta, Wire, own
 
 
 class Taint(Wire, frozen=True):
@@ -57,7 +59,25 @@ class NamespaceStatus(Wire, frozen=True):
     phase: str = ""
 
 
+class ManagedFields(Wire, frozen=True):
+    """What one writer of an object wrote last, and when."""
+
+    time: datetime | None = None
+    fields_v1: msgspec.Raw = msgspec.field(name="fieldsV1", default=EMPTY)
+
+    def __post_init__(self) -> None:
+        """Cut the fields off the message that they came in."""
+        msgspec.structs.force_setattr(self, "fields_v1", own(self.fields_v1))
+
+
+class NamespaceMeta(ObjectMeta, frozen=True):
+    """The metadata of a namespace, with who wrote which label when."""
+
+    managed_fields: tuple[ManagedFields, ...] = ()
+
+
 class Namespace(Object, frozen=True):
     """A namespace; its labels say whether Shoal manages it."""
 
+    metadata: NamespaceMeta = NamespaceMeta()
     status: NamespaceStatus = NamespaceStatus()
