@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from shoal.catalog.load import load_catalog
-from shoal.cli.cluster import read_queues
+from shoal.cli.cluster import read_written
 from shoal.kubernetes.admission.names import STAMPS_POLICY
 from shoal.kubernetes.askers import SETTLES
 from tests.cluster.admission import MANAGED, Admission
@@ -84,7 +84,7 @@ def place(shared_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> 
     cluster.fake_nodes.add("gpu", count=2, devices=8)
     queues = tmp_path_factory.mktemp("askers") / "queues.yaml"
     queues.write_text(QUEUES)
-    with Admission(cluster, tree=read_queues([queues], load_catalog())) as admission:
+    with Admission(cluster, tree=read_written([queues], load_catalog()).tree) as admission:
         ann, bob = person(admission, "ann", "leads", "others"), person(admission, "bob")
         own: Body = {"kubeconfig": account(admission), "lease_namespace": "shoal"}
         shoal = Shoal(cluster, queues=queues, **own)
