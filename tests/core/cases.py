@@ -162,6 +162,10 @@ class Case:
         self._happen_due()
         self.turn()
 
+    def run_for(self, seconds: int) -> None:
+        """Let so many seconds pass."""
+        self.to((self.now_us + seconds * SECOND_US) / MINUTE_US)
+
     def run_on(self, cycles: int = 100) -> None:
         """Another so many cycles, a second apart, in which nothing new is decided."""
         before = len(self.seen)

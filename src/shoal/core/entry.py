@@ -5,6 +5,7 @@ from enum import Enum
 from shoal.core.charges import Charge
 from shoal.core.precedence import Order
 from shoal.core.reservation import Reservation
+from shoal.core.underway import Underway
 from shoal.core.waiting import Group
 from shoal.model.request import Request
 from shoal.model.workload import Placement, Workload
@@ -37,6 +38,7 @@ class Entry:
         "reserved",
         "served_device_us",
         "started",
+        "underway",
         "waits_since_us",
         "was_evicted",
         "workload",
@@ -61,6 +63,8 @@ class Entry:
         self.evicting: dict[int, tuple[str, ...]] = {}
         """Pods that are being evicted, and the uids of those for whom each makes room. As long as
         there are any, they are charged and the pod is not."""
+        self.underway: tuple[Underway, ...] = ()
+        """The evictions that these pods are part of, as they were counted, oldest first."""
         self.was_evicted = False
         """Whether it was ever evicted; it then causes no preemption any more."""
         self.borrowed: int | None = None

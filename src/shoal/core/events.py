@@ -10,6 +10,7 @@ from shoal.core.decisions import Decision
 from shoal.core.demand import Learned, Prices
 from shoal.core.reservation import Reservation
 from shoal.core.spending_account import Kept
+from shoal.core.underway import Underway
 from shoal.model.node import Node
 from shoal.model.pool import Pool
 from shoal.model.queue import QueueTree
@@ -282,6 +283,7 @@ class WorkloadRestored:
     evictions_us: tuple[int, ...] = ()
     reserved: Reservation | None = None
     served_device_us: int = 0
+    underway: tuple[Underway, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,6 +113,25 @@ class Evictions:
         while lost and lost[0][0] <= at_us - DAY_US:
             lost.popleft()
 
+    def did_not_happen(self, at_us: int) -> None:
+        """Note that a workload was not evicted that was counted at a time."""
+        if at_us in self.recent_us:
+            self.recent_us.remove(at_us)
+
+    def lost_less(
+        self, queue: str, at_us: int, counted_device_us: int, lost_device_us: int | None
+    ) -> None:
+        """Count something else as lost by a preemption at a time than was counted; None: none."""
+        lost, counted = self.lost.get(queue, deque()), (at_us, counted_device_us)
+        if counted not in lost:
+            return
+        if lost_device_us is None:
+            lost.remove(counted)
+        else:
+            lost[lost.index(counted)] = (at_us, lost_device_us)
+        if not lost:
+            del self.lost[queue]
+
     def lost_today(self, queue: str, now_us: int) -> int:
         """Return the device microseconds that the work of a queue lost within the last day."""
         return sum(lost for at_us, lost in self.lost.get(queue, ()) if at_us > now_us - DAY_US)

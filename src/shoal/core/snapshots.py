@@ -33,6 +33,7 @@ def snapshot(world: "World", at_us: int) -> Iterator[ev.Event]:
             evictions_us=entry.evictions_us,
             reserved=entry.reserved,
             served_device_us=entry.served_device_us,
+            underway=entry.underway,
         )
     vanished, shrunk = world.tenants.remembered()
     if vanished or shrunk:
@@ -171,6 +172,7 @@ def _restore_workload(world: "World", event: ev.WorkloadRestored) -> None:
     entry.checkpoint_us = event.checkpoint_us
     entry.was_evicted = event.was_evicted
     entry.evictions_us = event.evictions_us
+    entry.underway = event.underway
     for pod, uids in zip(event.evicting, event.beneficiaries, strict=True):
         entry.evicting[pod] = uids
         if uids:

@@ -1,8 +1,8 @@
 """How decisions become state: each makes the world what its own carrying out will make of it."""
 
-from collections.abc import Collection
 from typing import TYPE_CHECKING, assert_never
 
+from shoal.core import evicting
 from shoal.core.charges import charges_of
 from shoal.core.decisions import (
     Decision,
@@ -17,7 +17,6 @@ from shoal.core.decisions import (
     Warn,
 )
 from shoal.core.entry import Entry, State
-from shoal.core.evictions import DAY_US
 from shoal.core.reservation import Reservation
 from shoal.model.verdict import Reason
 
@@ -90,25 +89,9 @@ def _reserve(world: "World", decision: Reserve) -> None:
         ),
     )
     for uid, pods in zip(decision.evicted, decision.pods, strict=True):
-        goes_for(world, uid, pods, decision.workload)
+        evicting.goes_for(world, uid, pods, decision.workload)
     if decision.evicted:
         world.begins(entry, decision.borrowed)
-
-
-def goes_for(world: "World", uid: str, pods: Collection[int], asker: str) -> None:
-    """Let these pods of a workload, of those that are evicted, make room for an asker.
-
-    One that makes room for nobody is charged, and others are not.
-    """
-    victim = world.entries.get(uid)
-    if victim is None:
-        return
-    for pod, before in victim.evicting.items():
-        others = tuple(each for each in before if each != asker)
-        victim.evicting[pod] = (*others, asker) if pod in pods else others
-        now = victim.evicting[pod]
-        if bool(before) != bool(now):
-            world.charge(victim, pod, victim.charges[pod], -1 if now else 1)
 
 
 def _give_up(world: "World", decision: GiveUp) -> None:
@@ -127,19 +110,11 @@ def _evict(world: "World", decision: Evict, at_us: int) -> None:
         entry.evicting[pod] = decision.for_
         if decision.for_:
             world.charge(entry, pod, entry.charges[pod], -1)
-    entry.was_evicted = True
+    evicting.begun(world, entry, decision, at_us)
     world.quota_on(entry)
     if decision.reason is Reason.MAXIMUM_RUN:
         world.limits.ends(decision.workload)
-    elif any(not entry.spared(pod) for pod in decision.pods):
-        world.evictions.happened(at_us)
     world.limits.runs(entry)
-    if decision.reason is Reason.PREEMPTION:
-        entry.evictions_us = (
-            *(each for each in entry.evictions_us if each > at_us - DAY_US),
-            at_us,
-        )
-        world.evictions.preempted(entry.workload.queue, at_us, decision.lost_device_us)
 
 
 def _refuse(world: "World", decision: Refuse) -> None:

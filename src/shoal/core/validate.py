@@ -194,6 +194,9 @@ def check_entry(world: World, entry: Entry) -> None:
         raise InvariantError(f"workload {uid}: its reservation is not on the list")
     if not entry.evicting.keys() <= entry.held.keys():
         raise InvariantError(f"workload {uid}: a pod is evicted that holds nothing")
+    going = [pod for eviction in entry.underway for pod, _ in eviction.going]
+    if len(set(going)) < len(going) or not set(going) <= entry.evicting.keys():
+        raise InvariantError(f"workload {uid}: its evictions are not those of pods that go")
     if not entry.started.keys() <= entry.held.keys():
         raise InvariantError(f"workload {uid}: a pod runs that holds nothing")
     if (entry.failed_on is not None) != (uid in world.failed):

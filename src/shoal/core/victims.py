@@ -8,15 +8,17 @@ than its queue's `checkpointInterval`.
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from shoal.core.entry import Entry
 from shoal.core.evictions import DAY_US
 from shoal.core.precedence import priority_of
 from shoal.core.tenants import RETURNABLE
-from shoal.core.world import World
 from shoal.model.fractions import UNIT
 from shoal.model.workload import WorkloadType
+
+if TYPE_CHECKING:
+    from shoal.core.world import World
 
 HOUR_US = 3_600_000_000
 
@@ -74,7 +76,7 @@ class Victim:
         return self.cost, self.uid, -self.pods[0]
 
 
-def victims_of(world: World, entry: Entry, now_us: int) -> tuple[Victim, ...]:
+def victims_of(world: "World", entry: Entry, now_us: int) -> tuple[Victim, ...]:
     """Return what a workload could be taken apart into, whatever protects it."""
     if entry.workload.type is WorkloadType.NOTEBOOK:
         return ()
@@ -88,7 +90,7 @@ def victims_of(world: World, entry: Entry, now_us: int) -> tuple[Victim, ...]:
     return tuple(found)
 
 
-def _victim(world: World, entry: Entry, pods: tuple[int, ...], now_us: int) -> Victim:
+def _victim(world: "World", entry: Entry, pods: tuple[int, ...], now_us: int) -> Victim:
     lost = sum(lost_unit_us(world, entry, pod, now_us) for pod in pods)
     spared = all(entry.spared(pod) for pod in pods)
     charges = [charge for pod in pods for charge in entry.charges.get(pod, ())]
@@ -107,7 +109,7 @@ def _victim(world: World, entry: Entry, pods: tuple[int, ...], now_us: int) -> V
     )
 
 
-def lost_unit_us(world: World, entry: Entry, pod: int, now_us: int) -> int:
+def lost_unit_us(world: "World", entry: Entry, pod: int, now_us: int) -> int:
     """Return the work that is lost with a pod, in units times microseconds."""
     began_us = entry.started.get(pod)
     if began_us is None:
@@ -126,7 +128,7 @@ def lost_device_us(cost: Cost) -> int:
     return -(-cost.lost // UNIT)
 
 
-def evictable_from_us(world: World, entry: Entry, lender: str | None, now_us: int) -> int | None:
+def evictable_from_us(world: "World", entry: Entry, lender: str | None, now_us: int) -> int | None:
     """Return from when on a workload may be evicted, as far as time and its owner say; None: never.
 
     `lender` is the queue that wants its guarantee back; None for a preemption, to which the bounds
@@ -153,7 +155,7 @@ def evictable_from_us(world: World, entry: Entry, lender: str | None, now_us: in
     return from_us if bounded_us <= now_us else max(from_us, bounded_us)
 
 
-def _bounded_until_us(world: World, entry: Entry, now_us: int) -> int | None:
+def _bounded_until_us(world: "World", entry: Entry, now_us: int) -> int | None:
     """Return until when another preemption would exceed a bound of the workload or its queue.
 
     That is `now_us` where it would exceed none, and None where time alone changes nothing. It is

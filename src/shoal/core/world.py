@@ -8,7 +8,7 @@ events that makes an equal world.
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from shoal.core import declared, grouping, nodes, requeue, snapshots, transitions
+from shoal.core import declared, evicting, grouping, nodes, requeue, snapshots, transitions
 from shoal.core import events as ev
 from shoal.core.board import Board
 from shoal.core.charges import Charge, charges_of
@@ -116,7 +116,7 @@ class World:
             case ev.PricesSet():
                 self._prices_set(event.prices)
             case ev.EvictionBlocked():
-                self._eviction_blocked(event)
+                evicting.blocked(self, event)
             case ev.EvictionsResumed():
                 self.evictions.resume(event.at_us)
                 self.waiting.wake_hungry()
@@ -308,11 +308,11 @@ class World:
         pod = event.placement.pod
         if entry is None or pod not in entry.started:
             return
-        rests = entry.evicting.get(pod)
+        rests, going = entry.evicting.get(pod), entry.underway
         self.give_back(entry, [entry.held.pop(pod)])
         self.hold(entry, event.placement)
         if rests is not None:
-            entry.evicting[pod] = rests
+            entry.evicting[pod], entry.underway = rests, going
         if rests:
             self.charge(entry, pod, entry.charges[pod], -1)
 
@@ -323,23 +323,6 @@ class World:
         if event.pod not in entry.started and entry.failed_on is None:
             entry.failed_on = entry.held[event.pod].node
             self.failed[event.uid] = None
-
-    def _eviction_blocked(self, event: ev.EvictionBlocked) -> None:
-        """Let a workload run on that cannot be evicted, and those for whom it was wait anew."""
-        entry = self.entries.get(event.uid)
-        if entry is None or entry.attempt != event.attempt or event.pod not in entry.evicting:
-            return
-        uids = dict.fromkeys(uid for each in entry.evicting.values() for uid in each)
-        kept = [self.entries[uid] for uid in self.reserving if uid in uids]
-        if any(each.workload.queue == entry.workload.queue for each in kept):
-            entry.evictions_us = entry.evictions_us[:-1]  # it was a preemption, which is not one
-        for beneficiary in kept:
-            self.unreserve(beneficiary)
-            self.wait(beneficiary)
-        for uid in uids:
-            transitions.goes_for(self, event.uid, (), uid)
-        entry.evicting.clear()
-        self.limits.goes_on(entry, event.at_us)
 
     def remove(self, entry: Entry) -> None:
         """Forget a workload."""
@@ -374,7 +357,8 @@ class World:
         for placement in placements:
             self.count(entry, placement.pod, -1)
             del entry.charges[placement.pod]
-            entry.evicting.pop(placement.pod, None)
+            if entry.evicting.pop(placement.pod, None) is not None:
+                evicting.gone(entry, placement.pod)
         self.quota_on(entry)
 
     def served(self, entry: Entry, pod: int) -> None:
@@ -440,7 +424,7 @@ class World:
             self.waiting.room_on(self.fleet, row)
         self.quota_on(entry)
         for uid in reservation.evicted:
-            transitions.goes_for(self, uid, (), entry.workload.uid)
+            evicting.goes_for(self, uid, (), entry.workload.uid)
 
     def _holds_nothing(self, entry: Entry) -> None:
         self.spending.holds_nothing(entry.workload.uid)

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from shoal.core.decisions import Start
+from shoal.core.underway import Underway
 from shoal.kubernetes.client import JsonObject
 from shoal.kubernetes.wire.pod import Pod
 from shoal.model.verdict import Reason
@@ -60,8 +61,9 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
 class Eviction(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Why a pod is evicted and for whom; written on it before the Eviction API is asked.
 
-    One pod of every workload that goes says the rest: the numbers of all `pods` that go of it, and
-    what is kept for whom. An eviction that is not written whole has not begun.
+    One pod of every workload that goes says the rest: the numbers of all `pods` that go of it, what
+    is kept for whom, and how it was counted, which is taken back if it is refused. An eviction that
+    is not written whole has not begun.
     """
 
     beneficiaries: tuple[str, ...]
@@ -71,6 +73,7 @@ class Eviction(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     kept: tuple[Kept, ...] = ()
     at_us: int = 0
     """When it was decided."""
+    counted: Underway | None = None
 
 
 class PlanNote(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from shoal.core import events as ev
+from shoal.core.underway import Underway
 from shoal.core.world import World
 from shoal.kubernetes.asks import AskReader
 from shoal.kubernetes.books import DEFAULT_OPTIONS, Books, SourceOptions
@@ -284,6 +285,7 @@ class Seats(Books):
             was_evicted=past.was_evicted,
             evictions_us=past.evictions_us,
             served_device_us=past.served_device_us,
+            underway=entry.underway if entry is not None and self.acts else _underway(flight),
         )
 
     def pasts(self) -> dict[str, Past]:
@@ -310,6 +312,14 @@ class Seats(Books):
     def _since_us(self, flight: Flight, number: int, now_us: int) -> int:
         found = since_us(self.pods.get(flight.seats[number].pod))
         return now_us if found is None else min(found, now_us)
+
+
+def _underway(flight: Flight) -> tuple[Underway, ...]:
+    """The evictions of a start as they were counted, by what is written on its pods."""
+    found = [each.counted for each in flight.evicting.values() if each.counted is not None]
+    for pod in {pod for each in found for pod, _ in each.going} - flight.evicting.keys():
+        found = [each.without(pod) for each in found]
+    return tuple(sorted(found, key=lambda each: each.at_us))
 
 
 def _is_done(pod: Pod | None) -> bool:

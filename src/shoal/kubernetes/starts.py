@@ -7,6 +7,7 @@ import msgspec
 
 from shoal.core import events as ev
 from shoal.core.decisions import Evict, Refuse, Retract, Start
+from shoal.core.underway import Underway
 from shoal.core.world import State
 from shoal.kubernetes.flights import (
     Flight,
@@ -123,14 +124,26 @@ class Starts(Seats):
         )
         numbers = tuple(number for number in decision.pods if number in flight.seats)
         grace_s = -(-decision.grace_us // SECOND_US)
-        eviction = Eviction(decision.for_, decision.reason.value, grace_s, numbers, kept, now_us)
+        counted, reason = self._counted(decision), decision.reason.value
+        at_us = counted.at_us if counted is not None else now_us
+        eviction = Eviction(decision.for_, reason, grace_s, numbers, kept, at_us, counted)
         goes = self.world.entries.get(decision.workload)
         for number in numbers:
             uids = goes.evicting.get(number, ()) if goes is not None else decision.for_
             flight.evicting[number] = msgspec.structs.replace(eviction, beneficiaries=uids)
-            eviction = msgspec.structs.replace(eviction, pods=(), kept=())
+            eviction = msgspec.structs.replace(eviction, pods=(), kept=(), counted=None)
         self._leaves(flight)
         return flight
+
+    def _counted(self, decision: Evict) -> Underway | None:
+        """How the core counted an eviction; None where its workload has gone since."""
+        entry = self.world.entries.get(decision.workload)
+        of_these = (
+            each
+            for each in (entry.underway if entry is not None else ())
+            if each.reason is decision.reason and set(decision.pods) & dict(each.going).keys()
+        )
+        return next(of_these, None)
 
     def begun(self) -> Iterator[tuple[Flight, bool]]:
         """Evictions that an earlier leader decided, and whether they were written down whole.
