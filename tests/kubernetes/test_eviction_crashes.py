@@ -3,11 +3,16 @@
 import pytest
 
 from shoal.core.validate import check
+from shoal.core.victims import HOUR_US
+from shoal.kubernetes.errors import Status
+from shoal.kubernetes.memory import content_of
+from shoal.kubernetes.scheduler import SchedulerOptions, now_us
 from shoal.kubernetes.wire.kinds import JOBS, NAMESPACES, NODES, PODS, REPLICA_SETS
+from shoal.model.queue import Priority, Queue, QueueTree
 from tests.kubernetes.fake_api import in_loop
 from tests.kubernetes.manifests import job, namespace, node, pod, replica_set
 from tests.kubernetes.rig import Crash, Rig, Shoal
-from tests.kubernetes.tenants import OPTIONS, Owners, in_queue, names, settle, web
+from tests.kubernetes.tenants import H100, OPTIONS, Owners, in_queue, names, settle, web
 
 
 @pytest.fixture
@@ -105,3 +110,86 @@ async def test_a_standby_follows_an_eviction_and_its_refusal(rig: Rig) -> None:
     await settle(rig, standby, owners)
     assert names(rig) == ["asker"]
     assert len([write for write in rig.writes if write.startswith("evict")]) == 2
+
+
+LAB = SchedulerOptions(
+    tick_s=0.0,
+    queues=QueueTree(
+        (
+            Queue("root"),
+            Queue("lab", "root", guarantee=((H100, 2),), priorities=(Priority("high", 1),)),
+        )
+    ),
+)
+
+
+def urgent(rig: Rig, devices: int) -> None:
+    body = in_queue(pod("urgent", devices), "lab")
+    body["metadata"]["annotations"]["shoal.dev/priority"] = "high"
+    rig.put(PODS, body)
+
+
+def counted(shoal: Shoal) -> tuple[object, ...]:
+    """What counts of evictions, in the world and for whoever leads next."""
+    evictions = shoal.world.evictions
+    past = {uid: (e.was_evicted, e.evictions_us) for uid, e in shoal.world.entries.items()}
+    lost = tuple(evictions.all_lost())
+    return past["uid-train/0"], lost, tuple(evictions.recent_us), shoal.scheduler.source.pasts()
+
+
+def running_gang(rig: Rig) -> Owners:
+    return Owners(rig, (rig.put(JOBS, job("train", 2)), "Job", "lab"))
+
+
+@pytest.fixture
+def ahead(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """By how much the clock is ahead, in microseconds."""
+    ahead = {"us": 0}
+    real = now_us
+    monkeypatch.setattr("shoal.kubernetes.scheduler.now_us", lambda: real() + ahead["us"])
+    return ahead
+
+
+@in_loop
+async def test_a_refused_preemption_is_counted_nowhere(rig: Rig, ahead: dict[str, int]) -> None:
+    owners = running_gang(rig)
+    shoal = Shoal(rig, options=LAB)
+    await settle(rig, shoal, owners)
+    before = counted(shoal)
+    ahead["us"] = 3 * HOUR_US
+    for name in names(rig):
+        rig.eviction_refusals[name] = Status(403, "Forbidden", "a policy forbids it")
+    urgent(rig, 1)
+    shoal.scheduler.step()
+    assert shoal.world.evictions.all_lost() != ()
+    assert counted(shoal) != before
+    await settle(rig, shoal, owners)
+    assert counted(shoal) == before == ((False, ()), (), (), {})
+
+
+@in_loop
+async def test_what_a_leader_counted_and_did_not_write_down_whole_is_counted_by_nobody(
+    rig: Rig, ahead: dict[str, int]
+) -> None:
+    owners = running_gang(rig)
+    first = Shoal(rig, options=LAB)
+    await settle(rig, first, owners)
+    before = counted(first)
+    ahead["us"] = 3 * HOUR_US
+    rig.crash_at = len(rig.writes) + 1
+    urgent(rig, 2)
+    with pytest.raises(Crash):
+        await settle(rig, first, owners)
+    for task in first.scheduler.executor.running:
+        task.cancel()
+    kept = content_of(first.world, first.scheduler.source, now_us())
+    assert counted(first) != before
+    rig.truths.clear()
+    rig.crash_at = None
+    for name in names(rig):
+        rig.eviction_refusals[name] = Status(403, "Forbidden", "a policy forbids it")
+    second = Shoal(rig, options=LAB)
+    second.scheduler._recalled = kept
+    await settle(rig, second, owners)
+    assert not second.world.entries["uid-train/0"].evicting
+    assert counted(second) == before

@@ -26,5 +26,8 @@ class Underway:
         lost = dict(self.going).get(pod)
         if lost is None:
             return self
-        going = tuple(each for each in self.going if each[0] != pod)
-        return replace(self, going=going, gone_unit_us=(self.gone_unit_us or 0) + lost)
+        return replace(self.sparing(pod), gone_unit_us=(self.gone_unit_us or 0) + lost)
+
+    def sparing(self, pod: int) -> "Underway":
+        """Return the same if a pod does not go, and has not gone."""
+        return replace(self, going=tuple(each for each in self.going if each[0] != pod))

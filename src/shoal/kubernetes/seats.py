@@ -257,6 +257,7 @@ class Seats(Books):
     def _restore(self, flight: Flight, now_us: int) -> Iterator[ev.Event]:
         """Have the world hold a flight just as its seats say."""
         entry = self.world.entries.get(flight.uid)
+        underway = entry.underway if entry is not None and self.acts else _underway(flight)
         if entry is not None:
             yield ev.WorkloadEnded(now_us, flight.uid, Outcome.CANCELLED)
         started = [
@@ -285,7 +286,7 @@ class Seats(Books):
             was_evicted=past.was_evicted,
             evictions_us=past.evictions_us,
             served_device_us=past.served_device_us,
-            underway=entry.underway if entry is not None and self.acts else _underway(flight),
+            underway=underway,
         )
 
     def pasts(self) -> dict[str, Past]:
@@ -318,7 +319,9 @@ def _underway(flight: Flight) -> tuple[Underway, ...]:
     """The evictions of a start as they were counted, by what is written on its pods."""
     found = [each.counted for each in flight.evicting.values() if each.counted is not None]
     for pod in {pod for each in found for pod, _ in each.going} - flight.evicting.keys():
-        found = [each.without(pod) for each in found]
+        # One that is still there was not written on yet.
+        stays = pod in flight.seats
+        found = [each.sparing(pod) if stays else each.without(pod) for each in found]
     return tuple(sorted(found, key=lambda each: each.at_us))
 
 
