@@ -290,7 +290,8 @@ def test_what_was_applied_last_counts_again_unless_other_files_are_named(
         line = ["up", "--for", "1m", "--state", str(state), *(str(each) for each in options)]
         assert run("shoal", line) == 0, capsys.readouterr()
         world = restored(state / RECORDING).world
-        return [each.name for each in (*world.fleet.pools, *world.tenants.tree.queues)]
+        queues = [each.name for each in world.tenants.tree.queues]
+        return [each.name for each in world.fleet.pools] + queues
 
     def pool_of(name: str) -> str:
         return pool(name, "nodes: {matchLabels: {shoal.dev/block: l40s}}, types: [notebook]")
