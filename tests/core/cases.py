@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 from shoal.core import events as ev
 from shoal.core.budget import Budget
 from shoal.core.cycle import Cycle, cycle
-from shoal.core.decisions import Decision, Evict, Freeze, GiveUp, Reserve, Start, Wait
+from shoal.core.decisions import Decision, Evict, Freeze, GiveUp, Reserve, Resize, Start, Wait
 from shoal.core.validate import Validator, check, check_answers
 from shoal.core.world import World
 from shoal.model.node import Node
@@ -195,7 +195,7 @@ class Case:
 
     def _carry_out(self, decision: Decision) -> bool:
         """Make a decision come true; whether there is more to decide now."""
-        if isinstance(decision, Start):
+        if isinstance(decision, Start | Resize):
             for placement in decision.placements:
                 self.feed(ev.PodStarted(self.now_us, decision.workload, placement.pod))
             return True
@@ -225,6 +225,19 @@ class Case:
             (clock(seen.at_us), seen.decision.workload, seen.decision.lost_device_us // MINUTE_US)
             for seen in self.seen
             if isinstance(seen.decision, Evict)
+        ]
+
+    @property
+    def grown(self) -> list[tuple[str, str, tuple[int, ...]]]:
+        """When, whom, which pods were given that it lacked."""
+        return [
+            (
+                clock(seen.at_us),
+                seen.decision.workload,
+                tuple(p.pod for p in seen.decision.placements),
+            )
+            for seen in self.seen
+            if isinstance(seen.decision, Resize)
         ]
 
     def starts(self, uid: str) -> list[str]:

@@ -17,7 +17,7 @@ from shoal.core import events as ev
 from shoal.core.budget import Budget
 from shoal.core.changes import ChangeLog
 from shoal.core.cycle import Cycle, cycle
-from shoal.core.decisions import Decision, Retract, Start, Wait
+from shoal.core.decisions import Decision, Resize, Retract, Start, Wait
 from shoal.core.demand import ClassPrice, Prices
 from shoal.core.policies import POLICIES, Policy
 from shoal.core.validate import Validator, check, check_answers
@@ -275,7 +275,12 @@ class Day:
         """A workload arrives, which may ask for the same as another; uids tell no order."""
         self.numbers += 1
         sets = tuple(
-            PodSet("set", self.chance.choice([1, 1, 2, 3]), self.some_request())
+            PodSet(
+                "set",
+                self.chance.choice([1, 1, 2, 3, 5]),
+                self.some_request(),
+                self.chance.choice([None, 1]),
+            )
             for _ in range(self.chance.choice([1, 1, 1, 2]))
         )
         if self.world.entries and self.chance.random() < 0.4:
@@ -368,9 +373,11 @@ class Day:
         for event in self.world.snapshot(self.time):
             if isinstance(event, ev.GroupRestored):
                 event = replace(event, asleep=False)  # noqa: PLW2901
+            if isinstance(event, ev.RoomRestored):
+                event = replace(event, freed=True)  # noqa: PLW2901
             afresh.apply(event)
         look = cycle(afresh, self.policy, self.time, SEED, Budget(AMPLE))
-        assert not [each for each in look.decisions if isinstance(each, Start | Retract)]
+        assert not [each for each in look.decisions if isinstance(each, Start | Resize | Retract)]
 
     def restart(self) -> None:
         """A snapshot makes an equal world, which decides alike and may go on in its place."""
@@ -427,5 +434,6 @@ def test_random_days() -> None:
     days = settings().max_examples
     for seed in range(days):
         lived(seed)
+    assert happened[Resize.__name__] >= days // 50
     for kind in (Start, Retract, Wait, ev.PodMoved, ev.StartFailed, ev.NodeLost, ev.DeviceReturned):
         assert happened[kind.__name__] >= days // 2, kind

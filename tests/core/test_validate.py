@@ -80,13 +80,13 @@ def test_a_gang_planned_in_part_is_found() -> None:
     world = world_of(node("n", 4))
     submit(world, job("gang", whole(1), pods=2))
     entry = world.entries["gang"]
-    check_gang(world.fleet, entry)
+    check_gang(world.fleet, entry, entry.held)
     entry.held[1] = Placement(1, "n")
     with pytest.raises(InvariantError, match="for 1 devices"):
-        check_gang(world.fleet, entry)
+        check_gang(world.fleet, entry, entry.held)
     del entry.held[1]
     with pytest.raises(InvariantError, match=r"pods \[1\] are not planned"):
-        check_gang(world.fleet, entry)
+        check_gang(world.fleet, entry, entry.held)
 
 
 def test_two_leaves_of_one_device_are_found() -> None:
@@ -94,10 +94,10 @@ def test_two_leaves_of_one_device_are_found() -> None:
     world = world_of(Node("n", 32_000, 0, 110, (divided("n/0", 2), divided("n/1", 2))))
     submit(world, job("w", share(100, count=2)))
     entry = world.entries["w"]
-    check_gang(world.fleet, entry)
+    check_gang(world.fleet, entry, entry.held)
     entry.held[0] = Placement(0, "n", ("n/0/0", "n/0/1"))
     with pytest.raises(InvariantError, match="for 2 devices"):
-        check_gang(world.fleet, entry)
+        check_gang(world.fleet, entry, entry.held)
 
 
 def test_a_decision_that_overbooks_is_found() -> None:

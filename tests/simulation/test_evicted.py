@@ -14,7 +14,8 @@ from shoal.core.world import State
 from shoal.loop.disk import FastDisk
 from shoal.loop.inbox import Act, Cancel, Submit
 from shoal.loop.replica import restored
-from shoal.loop.story import Life, Step
+from shoal.loop.steps import Step
+from shoal.loop.story import Life
 from shoal.model.verdict import Reason
 from shoal.model.workload import Outcome, PodSet, Workload, WorkloadType
 from shoal.simulation.organisation import fleet

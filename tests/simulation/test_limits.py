@@ -9,7 +9,7 @@ from shoal.core.policies import Policy
 from shoal.core.validate import check
 from shoal.loop.disk import FastDisk
 from shoal.loop.inbox import KeepTo, Submit
-from shoal.loop.story import Step
+from shoal.loop.steps import Step
 from shoal.model.queue import Budget, Period, Queue, QueueTree, WhenSpent
 from shoal.model.verdict import Reason
 from shoal.model.workload import Outcome, Workload, WorkloadType

@@ -22,7 +22,7 @@ from shoal.loop.inbox import (
     Submit,
 )
 from shoal.loop.replica import restored
-from shoal.loop.story import Step
+from shoal.loop.steps import Step
 from shoal.model.pool import Pool
 from shoal.model.queue import Queue, QueueTree
 from shoal.model.request import Operator, Requirement

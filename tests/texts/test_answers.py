@@ -4,7 +4,7 @@ from string import Formatter
 
 import pytest
 
-from shoal.loop.story import Step
+from shoal.loop.steps import Step
 from shoal.model.verdict import Reason
 from shoal.model.workload import Outcome
 from shoal.texts import answers, evictions, screens

@@ -4,7 +4,6 @@ It reads as a narrative of numbered phases. It speculates on the fleet's journal
 its start, so the world is the same before and after; the decisions become state as events.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from shoal.core import timelimits
@@ -16,6 +15,7 @@ from shoal.core.deadlines import earliest
 from shoal.core.decisions import Decision, GiveUp, Reserve, Retract, Start, Wait
 from shoal.core.entry import Entry
 from shoal.core.events import Examined
+from shoal.core.growing import Growing
 from shoal.core.keeping import backfills, free, lay, lift, lost, nobody_goes
 from shoal.core.looks import Looks
 from shoal.core.making_room import MakingRoom
@@ -34,7 +34,8 @@ class Cycle:
     """What a cycle came to.
 
     `complete` is False where there is more to decide now: the budget ended the cycle early, a start
-    was taken back, so that its workload waits anew, or work is evicted, which gives back quota.
+    was taken back, so that its workload waits anew, work is evicted, which gives back quota, or
+    elastic work starts without all of its pods, of which the next cycle may find it some.
     """
 
     decisions: tuple[Decision, ...]
@@ -54,16 +55,17 @@ def cycle(world: World, policy: Policy, now_us: int, seed: int, budget: Budget) 
     world.tenants.clock(now_us)
     world.spending.decides(now_us)
     if world.tenants.speculate():
-        run.look_at(world.waiting.blocked())
+        run.look_at_the_blocked()
     try:
         run.look_at_the_fleet()  # 1
         run.retract_failed_starts()  # 2
         run.end_what_ran_too_long()  # 3
         run.start_where_places_are_kept()  # 4
         run.start_what_fits()  # 5
-        run.answer_newcomers()  # 6
-        run.refuse_what_waited_too_long()  # 7
-        run.warn_of_spent_budgets()  # 8
+        run.resize_elastic_work()  # 6
+        run.answer_newcomers()  # 7
+        run.refuse_what_waited_too_long()  # 8
+        run.warn_of_spent_budgets()  # 9
     finally:
         world.fleet.rollback(start)
         world.tenants.end_speculation()
@@ -89,6 +91,8 @@ class _Run:
         self._ends: list[tuple[int, Entry]] | None = None
         """Which running work ends next, and when, once it was asked for."""
         self._gave_up = False
+        self._freed = world.waiting.freed
+        """Whether there may be something for running work that lacks pods."""
         reserving = (world.entries[uid] for uid in world.reserving)
         kept = [(e, e.reserved) for e in reserving if e.reserved is not None]
         self._ahead = {e.workload.uid: each for e, each in kept if each.at_us is not None}
@@ -105,9 +109,10 @@ class _Run:
         """1. Evict nobody from here on where too much of the fleet has gone."""
         self._room.look_at_the_fleet()
 
-    def look_at(self, groups: Iterable[Group]) -> None:
-        """Look at these in this cycle, although nothing has woken them."""
-        self._due |= dict.fromkeys(groups)
+    def look_at_the_blocked(self) -> None:
+        """Look at those for whom a quota stands in the way: it is worth something else now."""
+        self._due |= self._world.waiting.blocked()
+        self._freed = True
 
     def retract_failed_starts(self) -> None:
         """2. Take back starts that did not come true; what they held is free for this cycle."""
@@ -162,6 +167,8 @@ class _Run:
             borrowed = self._world.borrowed(entry, placements)
         key = f"start/{uid}/{entry.attempt + 1}"
         self.decisions.append(Start(key, uid, placements, borrowed=borrowed))
+        if entry.grows and len(placements) < entry.workload.pods:
+            self.complete = False
 
     def _give_up(self, entry: Entry, reason: Reason) -> None:
         uid = entry.workload.uid
@@ -368,22 +375,34 @@ class _Run:
         late_us = (at_us + 1 for at_us in ends_us if at_us is not None)
         return min((at_us for at_us in late_us if at_us > self._now_us), default=None)
 
+    def resize_elastic_work(self) -> None:
+        """6. Let running work have pods that it lacks, where nobody who waits can use the room.
+
+        That is known where nothing is left to decide; otherwise it is left for the next cycle.
+        """
+        world = self._world
+        if not world.lacking or not self._freed or not self.complete:
+            return
+        growing = Growing(world, self._board, self._now_us, self._budget, self._room.evicts)
+        self.decisions += growing.grow()
+        self.complete = growing.complete
+
     def answer_newcomers(self) -> None:
-        """6. Tell those who joined a sleeping group that was not looked at what it was told."""
+        """7. Tell those who joined a sleeping group that was not looked at what it was told."""
         asleep = [group for group in self._world.waiting.unanswered if group.asleep]
         for group in sorted(asleep, key=lambda group: group.members[0]):
             if group.verdict is not None:
                 self._answer(group, group.verdict)
 
     def refuse_what_waited_too_long(self) -> None:
-        """7. End work that has waited for the longest time that its queue grants, and waits on."""
+        """8. End work that has waited for the longest time that its queue grants, and waits on."""
         served = {each.workload for each in self.decisions if isinstance(each, Reserve | Start)}
         for refuse in timelimits.refused(self._world, self._now_us):
             if refuse.workload not in served:
                 self.decisions.append(refuse)
 
     def warn_of_spent_budgets(self) -> None:
-        """8. Tell who is responsible whose budget is spent; from then on it counts as that."""
+        """9. Tell who is responsible whose budget is spent; from then on it counts as that."""
         self.decisions += self._world.spending.warnings(self._now_us)
 
     def _answer(self, group: Group, verdict: Verdict) -> None:

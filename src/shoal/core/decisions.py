@@ -25,6 +25,16 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
+class Resize:
+    """Start pods of a running workload that it lacks, all of which it can do without."""
+
+    key: str
+    workload: str
+    placements: tuple[Placement, ...]
+    reason: Reason = Reason.PLACED
+
+
+@dataclass(frozen=True, slots=True)
 class Retract:
     """Take back a start that did not come true, because `node` did not do what was planned."""
 
@@ -134,7 +144,7 @@ class Warn:
     reason: Reason = Reason.BUDGET
 
 
-Decision = Start | Retract | Reserve | GiveUp | Evict | Freeze | Refuse | Warn | Wait
+Decision = Start | Resize | Retract | Reserve | GiveUp | Evict | Freeze | Refuse | Warn | Wait
 
 
 def workloads_of(decision: Decision) -> tuple[str, ...]:

@@ -30,8 +30,11 @@ class Entry:
         "evicting",
         "evictions_us",
         "failed_on",
+        "finishing",
         "group",
+        "grows",
         "held",
+        "joining",
         "order",
         "refused",
         "requests",
@@ -58,6 +61,12 @@ class Entry:
         """What each of these pods is charged."""
         self.started: dict[int, int] = {}
         """Since when each of the pods runs that are known to; each of them holds something."""
+        self.grows = workload.grows and workload.elastic
+        """Whether it gets pods that it lacks while it runs."""
+        self.joining: set[int] = set()
+        """Those of its pods that joined it while it ran, and do not run yet."""
+        self.finishing = False
+        """Whether a pod has ended by itself, so that the workload is about to be done."""
         self.checkpoint_us: int | None = None
         """Up to when its work is safe, as it says itself."""
         self.evicting: dict[int, tuple[str, ...]] = {}
@@ -90,7 +99,8 @@ class Entry:
         """Where it stands."""
         if self.group is not None or self.reserved is not None:
             return State.WAITING
-        return State.RUNNING if len(self.started) == len(self.held) else State.STARTING
+        runs = len(self.started) + len(self.joining) == len(self.held)
+        return State.RUNNING if runs else State.STARTING
 
     def request_of(self, pod: int) -> Request:
         """Return what the pod with this number asks for."""
@@ -104,6 +114,10 @@ class Entry:
         """Return whether the workload can do without the pod with this number."""
         number, index = self._place_of(pod)
         return index >= self.workload.pod_sets[number].needed
+
+    def pod_set_of(self, pod: int) -> int:
+        """Return the number of a pod's pod set."""
+        return self._place_of(pod)[0]
 
     def rests(self, pod: int) -> bool:
         """Return whether a pod is not charged, because it makes room for somebody who is."""

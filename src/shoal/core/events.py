@@ -262,6 +262,8 @@ class WorkloadRestored:
     `charges` are those of the pods of `placements`; none where the devices say what they are.
     `since_us` says since when each of the pods in `started` runs; none where it is not known.
     `beneficiaries` are the uids of those for whom each of the pods in `evicting` makes room.
+    Those in `joining` joined while it ran, and do not run yet; `finishing`: a pod has ended by
+    itself.
     `served_device_us` is the device time of pods that are over.
     """
 
@@ -284,6 +286,8 @@ class WorkloadRestored:
     reserved: Reservation | None = None
     served_device_us: int = 0
     underway: tuple[Underway, ...] = ()
+    joining: tuple[int, ...] = ()
+    finishing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,12 +362,14 @@ class GroupRestored:
 class RoomRestored:
     """Nodes that had gained room since the last complete cycle, from a snapshot.
 
-    `stirred`: others may have come to have to make room for somebody since then.
+    `stirred`: others may have come to have to make room for somebody since then. `freed`: something
+    may have become free, in room or in quota.
     """
 
     at_us: int
     nodes: tuple[str, ...]
     stirred: bool = False
+    freed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

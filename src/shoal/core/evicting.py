@@ -9,6 +9,7 @@ is lost with pods that have gone by then stays lost.
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from shoal.core import lacking
 from shoal.core.entry import Entry
 from shoal.core.evictions import DAY_US
 from shoal.core.underway import Underway
@@ -76,6 +77,7 @@ def blocked(world: "World", event: "ev.EvictionBlocked") -> None:
     for uid in uids:
         goes_for(world, event.uid, (), uid)
     entry.evicting.clear()
+    lacking.look_at(world, entry)
     world.limits.goes_on(entry, event.at_us)
     world.waiting.wake_hungry()
 

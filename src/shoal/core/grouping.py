@@ -1,6 +1,7 @@
 """In which group a workload waits, and in which place."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shoal.core.entry import Entry
@@ -55,6 +56,19 @@ def learn(world: "World", entry: Entry, at_us: int, *, completed: bool) -> None:
     if world.declared.correction(queue, user) != before:
         others = (each for each in world.entries.values() if each.workload.queue == queue)
         regroup(world, [each for each in others if each.workload.user == user])
+
+
+def set_priority(world: "World", uid: str, name: str) -> None:
+    """Give a workload another priority, by its name in the table of its queue."""
+    entry = world.entries.get(uid)
+    if entry is None:
+        return
+    entry.workload = replace(entry.workload, priority_name=name)
+    regroup(world, (entry,))
+    if entry.group is not None:
+        world.waiting.wake(entry.group)
+    elif entry.held:
+        world.waiting.wake_hungry()
 
 
 def regroup(world: "World", entries: Iterable[Entry]) -> None:

@@ -97,6 +97,7 @@ def _device_returned(world: "World", event: ev.DeviceReturned) -> None:
 def mask_set(world: "World", event: ev.MaskSet) -> None:
     """Take in on which nodes pods with a mask may run."""
     world.fleet.set_mask(event.mask, frozenset(event.nodes))
+    world.waiting.freed = True
     for group in world.waiting.groups.values():
         if any(shape.request.mask == event.mask for shape in group.shapes):
             world.waiting.wake(group)

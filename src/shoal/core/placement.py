@@ -42,14 +42,11 @@ def place(
         """Place pods of one pod set, by their numbers there, until one finds no place."""
         shape, first = shapes[index], sum(s.count for s in workload.pod_sets[:index])
         for number in numbers:
-            budget.spend()
-            found = board.best(shape, workload.uid, refused)
-            if found is None:
+            pod = first + number
+            found = place_one(fleet, board, workload.uid, pod, shape, refused, budget)
+            if not found:
                 return False
-            row, leaves = found
-            placement = Placement(first + number, fleet.names[row], leaves)
-            fleet.take(shape.request, placement)
-            placements.append(placement)
+            placements.extend(found)
         return True
 
     order = hardest_first(shapes)
@@ -63,6 +60,26 @@ def place(
     fleet.journal.keep()
     placements.sort(key=lambda placement: placement.pod)
     return tuple(placements)
+
+
+def place_one(
+    fleet: Fleet,
+    board: Board,
+    uid: str,
+    pod: int,
+    shape: Shape,
+    refused: frozenset[str],
+    budget: Budget,
+) -> tuple[Placement, ...]:
+    """Place one pod of a workload on the journal; nothing is returned where it finds no place."""
+    budget.spend()
+    found = board.best(shape, uid, refused)
+    if found is None:
+        return ()
+    row, leaves = found
+    placement = Placement(pod, fleet.names[row], leaves)
+    fleet.take(shape.request, placement)
+    return (placement,)
 
 
 def _no_place(

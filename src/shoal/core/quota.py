@@ -5,20 +5,24 @@ charged and held against every rule; where it breaks one, the search goes on wit
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from shoal.core.board import Board
 from shoal.core.budget import Budget
 from shoal.core.charges import Charge, least_units
 from shoal.core.deadlines import earliest
-from shoal.core.placement import NoPlace, place
+from shoal.core.placement import NoPlace, place, place_one
 from shoal.core.ruled_out import ruled_out, wants
 from shoal.core.shape import Shape
 from shoal.core.tenants import Tenants
 from shoal.core.world import Entry, World
 from shoal.model.verdict import OverBudget, OverQuota, Reason, Stage, Verdict, Wake
 from shoal.model.workload import Placement
+
+Find = Callable[[frozenset[str]], tuple[Placement, ...] | NoPlace]
+"""Finds places on the journal, on none of these nodes."""
 
 TREE_WIDE = frozenset({Reason.GUARANTEE, Reason.LEND_LIMIT, Reason.PLACEABLE})
 """Rules that may hold again when anything ends anywhere in the tree."""
@@ -135,29 +139,42 @@ def place_and_charge(
     no room for all of an elastic gang, it starts with the pods that it needs; `needed_only` leaves
     the others out at once.
     """
-    found = _place_and_charge(world, board, entry, shapes, budget, needed_only=needed_only)
-    if not isinstance(found, Broken):
-        return found
-    if any(pod_set.needed < pod_set.count for pod_set in entry.workload.pod_sets):
-        return _place_and_charge(world, board, entry, shapes, budget, needed_only=True)
+    workload = entry.workload
+    find = partial(place, world.fleet, board, workload, shapes, budget=budget)
+    needed = partial(find, needed_only=True)
+    found = _within_rules(world, entry, shapes, needed if needed_only else find)
+    if isinstance(found, Broken) and workload.elastic:
+        return _within_rules(world, entry, shapes, needed)
     return found
 
 
-def _place_and_charge(
-    world: World,
-    board: Board,
-    entry: Entry,
-    shapes: tuple[Shape, ...],
-    budget: Budget,
-    *,
-    needed_only: bool,
+def add_within_quota(
+    world: World, board: Board, entry: Entry, pod: int, budget: Budget
+) -> Placement | None:
+    """Place and charge one more pod of a running workload; None where that cannot be now.
+
+    World and tenants must be speculating, and what is spent must be judged.
+    """
+    asked = world.shape_of(entry.request_of(pod), entry.workload.type)
+    barred: dict[str, Broken] = {}
+    while (shape := without(world, asked, barred)) is not None:
+        find = partial(place_one, world.fleet, board, entry.workload.uid, pod, shape, budget=budget)
+        found = _within_rules(world, entry, (shape,), find)
+        if not isinstance(found, Broken):
+            return None if isinstance(found, NoPlace) or not found else found[0]
+        barred |= dict.fromkeys(found.accelerators, found)
+    return None
+
+
+def _within_rules(
+    world: World, entry: Entry, shapes: tuple[Shape, ...], find: Find
 ) -> tuple[Placement, ...] | NoPlace | Broken:
-    """The same, with all or only the needed pods.
+    """Find places and charge them.
 
     What would be in the way of devices that are promised on one node is placed elsewhere.
     """
     refused = entry.refused
-    found = _place(world, board, entry, shapes, refused, budget, needed_only=needed_only)
+    found = _charged(world, entry, find, refused)
     over = found.over if isinstance(found, Broken) else None
     if not isinstance(over, OverQuota) or over.reason is not Reason.PLACEABLE:
         return found
@@ -166,24 +183,17 @@ def _place_and_charge(
         if devices:
             allowed = world.allowed_rows(shape)
             refused |= world.tenants.closed(entry.workload.queue, devices, allowed)
-    elsewhere = _place(world, board, entry, shapes, refused, budget, needed_only=needed_only)
+    elsewhere = _charged(world, entry, find, refused)
     return found if isinstance(elsewhere, NoPlace) else elsewhere
 
 
-def _place(
-    world: World,
-    board: Board,
-    entry: Entry,
-    shapes: tuple[Shape, ...],
-    refused: frozenset[str],
-    budget: Budget,
-    *,
-    needed_only: bool,
+def _charged(
+    world: World, entry: Entry, find: Find, refused: frozenset[str]
 ) -> tuple[Placement, ...] | NoPlace | Broken:
     fleet, tenants, workload = world.fleet, world.tenants, entry.workload
     checkpoint, charged = fleet.journal.checkpoint(), tenants.speculated
     missing = tenants.missing_slots()
-    found = place(fleet, board, workload, shapes, refused, budget, needed_only=needed_only)
+    found = find(refused)
     broken: Broken | None = None
     if not isinstance(found, NoPlace) and tenants.tree.queues:
         charged_for = world.charges_in(entry, found)
@@ -196,9 +206,10 @@ def _place(
         elif (spent := world.spending.refusal(workload, asked)) is not None:
             broken = Broken(spent.over, (spent.accelerator,), spent.again_us)
         elif tenants.slots.promises:
-            borrowed = tenants.borrowed(workload, asked)
+            borrowed = entry.borrowed if entry.held else tenants.borrowed(workload, asked)
             for charges in charged_for.values():
-                tenants.pin(workload.queue, charges, borrowed, 1)
+                if borrowed is not None:
+                    tenants.pin(workload.queue, charges, borrowed, 1)
             over = tenants.over_slots(missing, asked)
             broken = None if over is None else Broken(over, tuple(sorted(asked)))
     if broken is None:

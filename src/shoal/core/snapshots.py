@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, assert_never
 
 from shoal.core import events as ev
+from shoal.core import lacking
 from shoal.core.transitions import InvalidTransitionError
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ def snapshot(world: "World", at_us: int) -> Iterator[ev.Event]:
             reserved=entry.reserved,
             served_device_us=entry.served_device_us,
             underway=entry.underway,
+            joining=tuple(sorted(entry.joining)),
+            finishing=entry.finishing,
         )
     vanished, shrunk = world.tenants.remembered()
     if vanished or shrunk:
@@ -77,7 +80,7 @@ def _waiting(world: "World", at_us: int) -> Iterator[ev.Event]:
             again_us=group.again_us,
         )
     fresh = tuple(sorted(world.fleet.names[row] for row in waiting.fresh))
-    yield ev.RoomRestored(at_us, fresh, waiting.stirred)
+    yield ev.RoomRestored(at_us, fresh, waiting.stirred, waiting.freed)
 
 
 def _what_was_said(world: "World", at_us: int) -> Iterator[ev.Event]:
@@ -144,6 +147,7 @@ def restore(world: "World", event: Restored) -> None:
             rows = (world.fleet.row_of.get(name) for name in event.nodes)
             world.waiting.fresh = {row: None for row in rows if row is not None}
             world.waiting.stirred = event.stirred
+            world.waiting.freed = event.freed
         case ev.DemandRestored():
             world.demand.restore(event.learned)
         case ev.GuaranteesRestored():
@@ -177,6 +181,9 @@ def _restore_workload(world: "World", event: ev.WorkloadRestored) -> None:
         entry.evicting[pod] = uids
         if uids:
             world.charge(entry, pod, entry.charges[pod], -1)
+    entry.joining.update(event.joining)
+    entry.finishing = event.finishing
+    lacking.look_at(world, entry)
     world.limits.runs(entry)
     if event.failed_on is not None:
         entry.failed_on = event.failed_on

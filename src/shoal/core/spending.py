@@ -160,7 +160,7 @@ class Spending:
         """
         tenants = self._tenants
         accounts = self._binding.get(workload.queue, ())
-        expected_us = self._declared.expected_us(workload) if accounts else None
+        expected_us = self._expected_us(workload) if accounts else None
         for account in accounts:
             if not account.does(WhenSpent.NO_BORROWING):
                 continue
@@ -178,10 +178,17 @@ class Spending:
     def promise(self, workload: Workload, asked: Mapping[str, int]) -> None:
         """Count a start that was decided, or places kept, until nothing is judged any more."""
         accounts = self._binding.get(workload.queue, ())
-        expected_us = self._declared.expected_us(workload) if accounts else None
+        expected_us = self._expected_us(workload) if accounts else None
         for account in accounts:
             rate = account.rate_of(asked.items())
             account.promised += account.part(rate, expected_us, self._deciding_us)
+
+    def _expected_us(self, workload: Workload) -> int | None:
+        """Return for how long from now on to expect a workload to run, which may run already."""
+        run = self._runs.get(workload.uid)
+        if run is None:
+            return self._declared.expected_us(workload)
+        return None if run.until_us is None else max(0, run.until_us - self._deciding_us)
 
     def decided(self) -> None:
         """Judge nothing any more."""

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, assert_never
 
-from shoal.core import evicting
+from shoal.core import evicting, lacking
 from shoal.core.charges import charges_of
 from shoal.core.decisions import (
     Decision,
@@ -11,6 +11,7 @@ from shoal.core.decisions import (
     GiveUp,
     Refuse,
     Reserve,
+    Resize,
     Retract,
     Start,
     Wait,
@@ -33,6 +34,8 @@ def decided(world: "World", decision: Decision, at_us: int) -> None:
     match decision:
         case Start():
             _start(world, decision)
+        case Resize():
+            _resize(world, decision)
         case Retract():
             _retract(world, decision, at_us)
         case Reserve():
@@ -65,6 +68,14 @@ def _start(world: "World", decision: Start) -> None:
     for placement in decision.placements:
         world.hold(entry, placement)
     world.begins(entry, decision.borrowed)
+    lacking.look_at(world, entry)
+
+
+def _resize(world: "World", decision: Resize) -> None:
+    entry = _entry_for(world, decision, decision.workload)
+    if not {each.pod for each in decision.placements} <= set(lacking.pods_of(entry)):
+        raise InvalidTransitionError(f"{decision.key}: the workload does not lack these pods")
+    lacking.joins(world, entry, decision.placements)
 
 
 def _reserve(world: "World", decision: Reserve) -> None:
@@ -111,6 +122,7 @@ def _evict(world: "World", decision: Evict, at_us: int) -> None:
         if decision.for_:
             world.charge(entry, pod, entry.charges[pod], -1)
     evicting.begun(world, entry, decision, at_us)
+    lacking.look_at(world, entry)
     world.quota_on(entry)
     if decision.reason is Reason.MAXIMUM_RUN:
         world.limits.ends(decision.workload)

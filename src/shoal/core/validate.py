@@ -13,6 +13,7 @@ pods, a fleet that shrank) is a debt, listed with its age, and only falls by dec
 - Limits hold at every queue and every one above it, on what it borrows and lends as well; what
   cannot be returned is guaranteed.
 - A gang is planned whole or not at all, and the leaves of one pod are on different devices.
+- Running work is given pods only that it lacks and can do without, while none of it goes.
 - No workload waits without having been told why, once a complete cycle has looked at it.
 - What speculates has rolled back.
 """
@@ -21,7 +22,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from shoal.core import events as ev
-from shoal.core.decisions import Start
+from shoal.core import lacking
+from shoal.core.decisions import Resize, Start
 from shoal.core.fleet import HOLDER_CLASSES, Fleet, holder_class
 from shoal.core.keeping import lift
 from shoal.core.neighbours import quarrels, suffices
@@ -84,12 +86,19 @@ class Validator:
                 grown = {key: amount for key, amount in grown.items() if key[0] not in QUOTA_DEBTS}
             if grown:
                 raise InvariantError(f"{event.decision.key} made debts: {grown}")
-            if isinstance(event.decision, Start):
-                workload = self._world.entries[event.decision.workload].workload
-                check_gang(fleet, self._world.entries[workload.uid])
-                exceeded = self._world.spending.exceeded(workload, event.at_us)
-                if exceeded:
-                    raise InvariantError(f"{event.decision.key} exceeds budgets of {exceeded}")
+            if isinstance(event.decision, Start | Resize):
+                self._check_start(event.decision, event.at_us)
+
+    def _check_start(self, decision: Start | Resize, at_us: int) -> None:
+        entry = self._world.entries[decision.workload]
+        pods = [placement.pod for placement in decision.placements]
+        if isinstance(decision, Resize) and not all(map(entry.spared, pods)):
+            raise InvariantError(f"{decision.key} starts pods that were needed before")
+        check_gang(self._world.fleet, entry, pods)
+        costs = any(entry.charges[pod] for pod in pods)
+        exceeded = self._world.spending.exceeded(entry.workload, at_us) if costs else []
+        if exceeded:
+            raise InvariantError(f"{decision.key} exceeds budgets of {exceeded}")
 
     def _refresh(self, at_us: int, rows: Iterable[int]) -> Debts:
         """Bring the debts of `rows` up to date and return those that are new or larger."""
@@ -165,13 +174,14 @@ def _row_debts(world: World, rows: Iterable[int]) -> Debts:
         fleet.rollback(checkpoint)
 
 
-def check_gang(fleet: Fleet, entry: Entry) -> None:
-    """Check that a workload is planned whole, each pod on as many devices as it asks for."""
+def check_gang(fleet: Fleet, entry: Entry, planned: Iterable[int]) -> None:
+    """Check that a workload is whole, and each pod just planned on the devices that it asks for."""
     pods = range(sum(pod_set.count for pod_set in entry.workload.pod_sets))
     missing = [pod for pod in pods if pod not in entry.held and not entry.spared(pod)]
     if missing or not entry.held.keys() <= set(pods):
         raise InvariantError(f"workload {entry.workload.uid}: pods {missing} are not planned")
-    for pod, placement in entry.held.items():
+    for pod in planned:
+        placement = entry.held[pod]
         asks = entry.request_of(pod).devices
         row = fleet.row_of[placement.node]
         columns = [fleet.leaves[row].index(leaf) for leaf in placement.leaves]
@@ -199,6 +209,12 @@ def check_entry(world: World, entry: Entry) -> None:
         raise InvariantError(f"workload {uid}: its evictions are not those of pods that go")
     if not entry.started.keys() <= entry.held.keys():
         raise InvariantError(f"workload {uid}: a pod runs that holds nothing")
+    if not entry.joining <= entry.held.keys() - entry.started.keys():
+        raise InvariantError(f"workload {uid}: a pod joins that runs or holds nothing")
+    if not all(map(entry.spared, entry.joining)):
+        raise InvariantError(f"workload {uid}: a pod joins that it cannot do without")
+    if bool(lacking.pods_of(entry)) != (uid in world.lacking):
+        raise InvariantError(f"workload {uid}: whether it lacks pods is not what is noted")
     if (entry.failed_on is not None) != (uid in world.failed):
         raise InvariantError(f"workload {uid}: its failed start is not on the list")
 

@@ -127,6 +127,9 @@ class Waiting:
         self.stirred = False
         """Whether others may have come to have to make room for somebody since the last complete
         cycle."""
+        self.freed = False
+        """Whether something may have become free since the last complete cycle, in room or in
+        quota, or by other rules; running work that lacks pods is looked at then."""
         self._times: list[tuple[int, int, Group]] = []
         """A heap of the times at which time alone may wake a sleeping group. What is not its time
         any more is passed."""
@@ -204,6 +207,7 @@ class Waiting:
 
     def quota_on(self, queue: str) -> None:
         """Wake those for whom a queue's quota stood in the way; it holds less now."""
+        self.freed = True
         for group in tuple(self._blocked.get(queue, ())):
             self.wake(group)
 
@@ -213,7 +217,7 @@ class Waiting:
 
     def wake_blocked(self) -> None:
         """Wake those for whom a quota stood in the way: quotas are worth something else now."""
-        self.stirred = True
+        self.stirred = self.freed = True
         for group in self.blocked():
             self.wake(group)
 
@@ -256,7 +260,7 @@ class Waiting:
 
     def wake_all(self) -> None:
         """See to it that the next cycle looks at everybody."""
-        self.stirred = True
+        self.stirred = self.freed = True
         for group in self.groups.values():
             self.wake(group)
 
@@ -269,6 +273,7 @@ class Waiting:
         if not fleet.present[row]:
             return
         self.fresh[row] = None
+        self.freed = True
         for group in self._gangs:
             if group.asleep and group.missing_pods is not None:
                 group.missing_pods -= _could_hold(fleet, row, group)
@@ -276,7 +281,7 @@ class Waiting:
     def end_of_cycle(self) -> None:
         """Note that a cycle has looked at everything there was to look at."""
         self.fresh.clear()
-        self.stirred = False
+        self.stirred = self.freed = False
 
     def room(self, fleet: Fleet, masks: StaticMasks, rows: Iterable[int]) -> Room:
         """Return what sleeping groups ask for of whom a pod may fit on one of these rows."""

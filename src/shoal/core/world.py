@@ -6,9 +6,17 @@ events that makes an equal world.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
-from shoal.core import declared, evicting, grouping, nodes, requeue, snapshots, transitions
+from shoal.core import (
+    declared,
+    evicting,
+    grouping,
+    lacking,
+    nodes,
+    requeue,
+    snapshots,
+    transitions,
+)
 from shoal.core import events as ev
 from shoal.core.board import Board
 from shoal.core.charges import Charge, charges_of
@@ -60,6 +68,8 @@ class World:
         """Workloads that hold something, by queue."""
         self.reserving: dict[str, None] = {}
         """Workloads that places are kept for."""
+        self.lacking: dict[str, None] = {}
+        """Running work that lacks pods; see `lacking`."""
         self.refused_on: dict[str, set[str]] = {}
         """Uids that a node refused, by node."""
         self._shapes = Shapes()
@@ -126,7 +136,7 @@ class World:
             case ev.CheckpointReported():
                 self._checkpoint_reported(event)
             case ev.PrioritySet():
-                self._priority_set(event)
+                grouping.set_priority(self, event.uid, event.priority_name)
             case ev.PeriodBegan():
                 self._period_began(event)
             case _:
@@ -144,16 +154,6 @@ class World:
     def _period_began(self, event: ev.PeriodBegan) -> None:
         self.spending.period_began(event.queue, event.begin_us, event.end_us)
         self.waiting.quota_on(event.queue)
-
-    def _priority_set(self, event: ev.PrioritySet) -> None:
-        entry = self.entries.get(event.uid)
-        if entry is not None:
-            entry.workload = replace(entry.workload, priority_name=event.priority_name)
-            grouping.regroup(self, (entry,))
-            if entry.group is not None:
-                self.waiting.wake(entry.group)
-            elif entry.held:
-                self.waiting.wake_hungry()
 
     def _checkpoint_reported(self, event: ev.CheckpointReported) -> None:
         """Note that less is lost with a workload, which may bring it within what may be lost."""
@@ -212,6 +212,11 @@ class World:
         for (policy, _), board in self._boards.items():
             board.use(policy.scorer(prices))
 
+    @property
+    def may_grow(self) -> bool:
+        """Whether running work that lacks pods is to be looked at."""
+        return bool(self.lacking) and self.waiting.freed
+
     def allowed_rows(self, shape: Shape) -> BoolArray:
         """Return for every row whether pods of a shape may run there at all."""
         return self.masks.of(shape)
@@ -257,6 +262,7 @@ class World:
             entry.started[placement.pod] = since_us
         self.begins(entry, self.borrowed(entry, event.placements))
         self.spending.adopted(entry, since_us)
+        lacking.look_at(self, entry)
         self.limits.runs(entry)
         self.waiting.wake_hungry()
 
@@ -276,6 +282,7 @@ class World:
         entry = self.entries.get(event.uid)
         if entry is not None and event.pod in entry.held:
             entry.started.setdefault(event.pod, event.at_us)
+            entry.joining.discard(event.pod)
             self.limits.runs(entry)
             if self.tenants.tree.queues:
                 self.waiting.wake_hungry()
@@ -287,7 +294,7 @@ class World:
             return
         self.served(entry, event.pod)
         gone = not entry.held
-        evicted = event.pod in entry.evicting
+        evicted, joining = event.pod in entry.evicting, event.pod in entry.joining
         if gone:
             grouping.learn(self, entry, event.at_us, completed=not evicted)
         entry.started.pop(event.pod, None)
@@ -298,6 +305,8 @@ class World:
                     event.uid
                 )  # it has ended by itself; what it could spare still goes
             self.limits.runs(entry)
+            entry.finishing |= not (evicted or joining)
+            lacking.look_at(self, entry)
         elif evicted and entry.workload.recreated and event.uid not in self.limits.ending:
             self.wait_anew(entry, event.at_us)
         else:
@@ -320,7 +329,10 @@ class World:
         entry = self.entries.get(event.uid)
         if entry is None or entry.attempt != event.attempt or event.pod not in entry.held:
             return
-        if event.pod not in entry.started and entry.failed_on is None:
+        if event.pod in entry.joining:  # it runs on without
+            lacking.refuses(self, entry, event.pod)
+            self._pod_ended(ev.PodEnded(event.at_us, event.uid, event.pod))
+        elif event.pod not in entry.started and entry.failed_on is None:
             entry.failed_on = entry.held[event.pod].node
             self.failed[event.uid] = None
 
@@ -359,6 +371,7 @@ class World:
             del entry.charges[placement.pod]
             if entry.evicting.pop(placement.pod, None) is not None:
                 evicting.gone(entry, placement.pod)
+            entry.joining.discard(placement.pod)
         self.quota_on(entry)
 
     def served(self, entry: Entry, pod: int) -> None:
@@ -430,6 +443,8 @@ class World:
         self.spending.holds_nothing(entry.workload.uid)
         self.limits.holds_nothing(entry.workload.uid)
         self.declaring.pop(entry.workload.uid, None)
+        self.lacking.pop(entry.workload.uid, None)
+        entry.finishing = False
         holders = self.holders.get(entry.workload.queue)
         if holders is not None:
             holders.pop(entry.workload.uid, None)

@@ -148,7 +148,7 @@ def workload_of(uid: str, pairs: Sequence[tuple[Pod, Ask]], came_us: int) -> Wor
     """The workload of pods in order, with what each asks for.
 
     Its name is that of the pods' controller. Nobody makes the pods of a workload again that has
-    none, unless they say so themselves.
+    none, unless they say so themselves. Pods that it lacks form a workload of their own.
     """
     first, ask = pairs[0]
     owner = first.metadata.controller
@@ -167,6 +167,7 @@ def workload_of(uid: str, pairs: Sequence[tuple[Pod, Ask]], came_us: int) -> Wor
         run_us=ask.run_us,
         grace_us=grace_s * 1_000_000,
         recreated=owner is not None or ask.recreate,
+        grows=False,
     )
 
 

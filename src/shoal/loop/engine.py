@@ -95,7 +95,8 @@ class Loop:
     def decide(self, now_us: int, budget: int = DEFAULT_BUDGET) -> Cycle:
         """Run one cycle whose decisions become state; they wait for `carry_out`."""
         came = cycle(self.world, self._policy, now_us, self._seed, Budget(budget))
-        if came.decisions or came.examined or self.world.waiting.fresh:
+        world = self.world
+        if came.decisions or came.examined or world.waiting.fresh or world.may_grow:
             for decision in came.decisions:
                 self.feed(Decided(now_us, decision))
             self.feed(Cycled(now_us, budget, came.complete, came.examined))

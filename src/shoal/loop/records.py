@@ -18,6 +18,7 @@ from shoal.core.decisions import (
     GiveUp,
     Refuse,
     Reserve,
+    Resize,
     Retract,
     Start,
     Wait,
@@ -106,6 +107,7 @@ _DECISION_KINDS: dict[int, type] = {
     70: Freeze,
     71: Refuse,
     72: Warn,
+    73: Resize,
 }
 """A `Decided` is recorded as the time and the decision, under the decision's kind."""
 

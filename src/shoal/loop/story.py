@@ -7,7 +7,6 @@ every workload that has not ended, and the latest of those that have, and of the
 from collections import OrderedDict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 
 from shoal.core import events as ev
 from shoal.core.decisions import (
@@ -17,11 +16,13 @@ from shoal.core.decisions import (
     GiveUp,
     Refuse,
     Reserve,
+    Resize,
     Retract,
     Start,
     Wait,
     Warn,
 )
+from shoal.loop.steps import STEPS, Moment, Step
 from shoal.model.verdict import Reason
 from shoal.model.workload import Outcome, Placement, Workload
 
@@ -54,48 +55,6 @@ class Stopping:
     uid: str
 
 
-class Step(StrEnum):
-    """What can happen to a workload."""
-
-    SUBMITTED = "submitted"
-    ADOPTED = "adopted"
-    TOLD = "told"
-    STARTED = "started"
-    RUNNING = "running"
-    FAILED_START = "failed-start"
-    RETRACTED = "retracted"
-    RESERVED = "reserved"
-    GAVE_UP = "gave-up"
-    EVICTED = "evicted"
-    SPARED = "spared"
-    WAITS_AGAIN = "waits-again"
-    STOPPING = "stopping"
-    ENDED = "ended"
-
-
-_STEPS: dict[type[Decision], Step] = {
-    Start: Step.STARTED,
-    Retract: Step.RETRACTED,
-    Reserve: Step.RESERVED,
-    GiveUp: Step.GAVE_UP,
-    Evict: Step.EVICTED,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """Something that happened to a workload.
-
-    `reason` says why, of what was decided. `detail` is the node of a retracted start, the uid of
-    the first whom it was evicted for, or the outcome of an end.
-    """
-
-    at_us: int
-    step: Step
-    reason: Reason | None = None
-    detail: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class Eviction:
     """Pods of a workload that were told to stop, and when."""
@@ -121,6 +80,8 @@ class Life:
     """When all pods of that start ran."""
     stopping_us: int | None = None
     """When somebody had it stopped."""
+    joining: dict[int, int] = field(default_factory=dict)
+    """Pods that were to join it while it ran and do not run yet, and when that was decided."""
     checkpoint_us: int | None = None
     """Up to when the work of the present run is safe, as it says itself."""
     done_us: int = 0
@@ -163,6 +124,7 @@ class LifeRestored:
     done_us: int = 0
     evicting: tuple[Eviction, ...] = ()
     evicted: Eviction | None = None
+    joining: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +246,9 @@ class Story:
             life.started_us = life.running_us = event.at_us
 
     def _pod_started(self, event: ev.PodStarted) -> None:
+        life = self.lives.get(event.uid)
+        if life is not None:
+            life.joining.pop(event.pod, None)
         left = self._not_running.get(event.uid)
         if left is None:
             return
@@ -301,11 +266,14 @@ class Story:
         life = self.lives.get(event.uid)
         if life is not None and life.placements and life.attempt == event.attempt:
             life.came_to(Moment(event.at_us, Step.FAILED_START))
+            if event.pod in life.joining:
+                self._pod_ended(ev.PodEnded(event.at_us, event.uid, event.pod))
 
     def _pod_ended(self, event: ev.PodEnded) -> None:
         life = self.lives.get(event.uid)
         if life is None or all(each.pod != event.pod for each in life.placements):
             return
+        life.joining.pop(event.pod, None)
         left = tuple(each for each in life.placements if each.pod != event.pod)
         if not left:
             self._last_pod_ended(event, life)
@@ -337,6 +305,7 @@ class Story:
         life.placements = ()
         life.started_us = life.running_us = life.checkpoint_us = None
         life.evicting = ()
+        life.joining.clear()
         self._not_running.pop(life.workload.uid, None)
 
     def _eviction_blocked(self, event: ev.EvictionBlocked) -> None:
@@ -405,15 +374,19 @@ class Story:
                     self._decided_about(life, event.at_us, decision)
 
     def _decided_about(
-        self, life: Life, at_us: int, decision: Start | Retract | Reserve | GiveUp | Evict
+        self, life: Life, at_us: int, decision: Start | Resize | Retract | Reserve | GiveUp | Evict
     ) -> None:
-        step, detail = _STEPS[type(decision)], ""
+        step, detail = STEPS[type(decision)], ""
         match decision:
             case Start():
                 life.placements = decision.placements
                 life.attempt += 1
                 life.started_us, life.running_us = at_us, None
                 self._not_running[decision.workload] = {each.pod for each in decision.placements}
+            case Resize():
+                more = (*life.placements, *decision.placements)
+                life.placements = tuple(sorted(more, key=lambda each: each.pod))
+                life.joining |= {each.pod: at_us for each in decision.placements}
             case Retract():
                 detail = decision.node
                 self._holds_nothing(life)
@@ -446,6 +419,7 @@ class Story:
                 life.done_us,
                 life.evicting,
                 life.evicted,
+                tuple(sorted(life.joining.items())),
             )
         for life in self.ended.values():
             yield EndedLife(life)
@@ -464,6 +438,7 @@ class Story:
                 life.moments = list(part.moments)
                 life.checkpoint_us, life.done_us = part.checkpoint_us, part.done_us
                 life.evicting, life.evicted = part.evicting, part.evicted
+                life.joining = dict(part.joining)
             case Guard():
                 self.guard = part
             case EndedLife():
@@ -482,6 +457,6 @@ class Story:
         life = self.lives[uid] = Life(event.workload, event.at_us)
         life.placements = event.placements
         life.attempt = event.attempt
-        left = {each.pod for each in event.placements} - set(event.started)
+        left = {each.pod for each in event.placements} - {*event.started, *event.joining}
         if left:
             self._not_running[uid] = left

@@ -43,7 +43,8 @@ class Workload:
     long as it stands there; otherwise `priority` does. `run_us` is how long it runs at most, as its
     owner declared. `grace_us` is what its pods take to stop, at most, when asked to. Work that is
     not `recreated` ends when it is evicted, because nobody makes its pods again; so it is never
-    evicted.
+    evicted. Work that `grows` gets the pods that it lacks while it runs; of other work they wait as
+    work of their own.
     """
 
     uid: str
@@ -59,6 +60,17 @@ class Workload:
     grace_us: int = 0
     recreated: bool = True
     priority_name: str = ""
+    grows: bool = True
+
+    @property
+    def pods(self) -> int:
+        """How many pods it has."""
+        return sum(pod_set.count for pod_set in self.pod_sets)
+
+    @property
+    def elastic(self) -> bool:
+        """Whether it can do without some of its pods."""
+        return any(pod_set.needed < pod_set.count for pod_set in self.pod_sets)
 
 
 @dataclass(frozen=True, slots=True)

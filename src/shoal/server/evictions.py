@@ -3,7 +3,8 @@
 from shoal.core.decisions import Evict, Freeze, GiveUp, Reserve
 from shoal.core.reservation import Reservation
 from shoal.core.world import Entry
-from shoal.loop.story import Life, Step
+from shoal.loop.steps import Step
+from shoal.loop.story import Life
 from shoal.model.workload import Placement
 from shoal.server.models import (
     EvictionView,

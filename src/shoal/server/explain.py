@@ -14,7 +14,8 @@ from shoal.core.quota import Refusal, start_within_quota
 from shoal.core.reservation import Reservation
 from shoal.core.shape import Shape
 from shoal.core.world import Entry, State
-from shoal.loop.story import Life, Moment, Step
+from shoal.loop.steps import Moment, Step
+from shoal.loop.story import Life
 from shoal.model.fractions import UNIT
 from shoal.model.verdict import Obstacle, OverQuota, Reason, Verdict
 from shoal.objects.quotas import behind

@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 
 from shoal.bounds.prices import prices
 from shoal.core.deadlines import earliest
-from shoal.core.decisions import Decision, Evict, Start
+from shoal.core.decisions import Decision, Evict, Resize, Start
 from shoal.core.defragment import Move, propose
 from shoal.core.demand import ONE_ARRIVAL
 from shoal.core.events import Event, NodeSeen, PodEnded, PodStarted, PricesSet
@@ -48,7 +48,7 @@ class VirtualTime:
 
     def carry_out(self, decision: Decision) -> None:
         """Make a decision come true. Saying twice that a pod runs or has ended is harmless."""
-        if isinstance(decision, Start):
+        if isinstance(decision, Start | Resize):
             for placement in decision.placements:
                 self.schedule(PodStarted(self.now_us, decision.workload, placement.pod))
         elif isinstance(decision, Evict):
