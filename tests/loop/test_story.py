@@ -5,6 +5,7 @@ from dataclasses import replace
 from shoal.core import events as ev
 from shoal.core.decisions import Evict, Freeze, GiveUp, Refuse, Reserve, Start, Wait, Warn
 from shoal.loop.metrics import LoopMetrics
+from shoal.loop.steps import Step
 from shoal.loop.story import (
     ENDED_KEPT,
     MOMENTS_KEPT,
@@ -12,7 +13,6 @@ from shoal.loop.story import (
     NOTED_KEPT,
     Acting,
     Guard,
-    Step,
     Story,
 )
 from shoal.model.verdict import Obstacle, OverBudget, Reason, Stage, Verdict

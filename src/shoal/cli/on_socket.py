@@ -145,7 +145,7 @@ def _workload_columns(now: datetime) -> Sequence[Column]:
         _field("TYPE", "type"),
         Column("STATE", lambda row: row["outcome"] or row["state"]),
         Column("POSITION", _position, right=True),
-        _field("PODS", "pods", right=True),
+        Column("PODS", _pods, right=True),
         _field("DEVICES", "devices", right=True),
         Column("AGE", lambda row: _age(now, row["created_at"]), right=True),
         Column("WHY", lambda row: row["wait"]["text"] if row["wait"] else ""),
@@ -154,6 +154,13 @@ def _workload_columns(now: datetime) -> Sequence[Column]:
         Column("ACCELERATORS", _accelerators_of, wide=True),
         _field("ID", "id", wide=True),
     )
+
+
+def _pods(row: Json) -> str:
+    """How many pods it has, and of work that lacks some how many it holds."""
+    held = len(row["placements"])
+    lacks = row["state"] in ("starting", "running") and held < row["pods"]
+    return f"{held}/{row['pods']}" if lacks else str(row["pods"])
 
 
 def _position(row: Json) -> str:

@@ -16,6 +16,7 @@ from shoal.core.decisions import (
     GiveUp,
     Refuse,
     Reserve,
+    Resize,
     Retract,
     Start,
     Wait,
@@ -245,6 +246,12 @@ def _decision(noted: Noted, names: Mapping[str, str], language: Language) -> Tex
             more = f" and {len(nodes) - 3} more" if len(nodes) > 3 else ""
             return Text.assemble(
                 ("start    ", "green"), f"{named[0]}  on {', '.join(nodes[:3])}{more}"
+            )
+        case Resize():
+            nodes = list(dict.fromkeys(each.node for each in decision.placements))
+            pods = f"{len(decision.placements)} more pod{'s' * (len(decision.placements) != 1)}"
+            return Text.assemble(
+                ("grow     ", "green"), f"{named[0]}  {pods} on {', '.join(nodes[:3])}"
             )
         case Retract():
             return Text.assemble(

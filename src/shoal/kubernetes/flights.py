@@ -106,7 +106,7 @@ class Flight:
 
 def pod_count(workload: Workload) -> int:
     """How many pods a workload has."""
-    return sum(pod_set.count for pod_set in workload.pod_sets)
+    return workload.pods
 
 
 def rank(pod: Pod) -> tuple[int, float, str]:

@@ -148,11 +148,14 @@ def _headline(look: Look, life: Life, entry: Entry | None, block: _Block | None)
     if entry is None:
         return ended_text(life.outcome, look.language)
     if entry.state is not State.WAITING:
+        state = look.state(life)
+        in_part = state == State.RUNNING.value and life.workload.uid in look.world.lacking
         return answer_text(
-            look.state(life),
+            "running-in-part" if in_part else state,
             look.language,
             nodes=nodes_text(life.nodes, look.language),
             running=len(entry.started),
+            held=len(entry.held),
             pods=pods_of(life.workload),
         )
     if not look.story.acts:

@@ -193,7 +193,7 @@ def devices_of(workload: Workload) -> int:
 
 def pods_of(workload: Workload) -> int:
     """How many pods a workload has."""
-    return sum(each.count for each in workload.pod_sets)
+    return workload.pods
 
 
 def id_of(uid: str) -> str:

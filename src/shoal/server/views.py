@@ -8,6 +8,7 @@ from shoal.core.decisions import (
     GiveUp,
     Refuse,
     Reserve,
+    Resize,
     Retract,
     Start,
     Wait,
@@ -271,7 +272,7 @@ def pool_views(look: Look) -> list[PoolView]:
 def decision_view(look: Look, noted: Noted) -> DecisionView:
     """One decision."""
     decision = noted.decision
-    placements = decision.placements if isinstance(decision, Start | Reserve) else ()
+    placements = decision.placements if isinstance(decision, Start | Resize | Reserve) else ()
     eviction = eviction_view(look, noted.at_us, decision) if isinstance(decision, Evict) else None
     return DecisionView(
         id=noted.offset,
@@ -296,6 +297,15 @@ def decision_text(look: Look, noted: Noted) -> str:
             said = nodes_text(nodes, language)
             return answer_text(
                 "decided-start", language, workload=label(look, decision.workload), nodes=said
+            )
+        case Resize():
+            nodes = list(dict.fromkeys(each.node for each in decision.placements))
+            return answer_text(
+                "decided-resize",
+                language,
+                workload=label(look, decision.workload),
+                pods=len(decision.placements),
+                nodes=nodes_text(nodes, language),
             )
         case Retract():
             return answer_text(

@@ -5,14 +5,14 @@ else is remembered, so that a fleet which begins anew from a recording goes on a
 stopped: `resume` finds again whatever was about to happen.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from heapq import heappop, heappush
 
 from shoal.bounds.prices import prices
 from shoal.core import events as ev
 from shoal.core.deadlines import earliest
-from shoal.core.decisions import Decision, Evict, Start
+from shoal.core.decisions import Decision, Evict, Resize, Start
 from shoal.core.demand import ONE_ARRIVAL
 from shoal.core.world import Entry, State, World
 from shoal.loop.periods import look_again_us
@@ -99,8 +99,7 @@ class Embedded:
         self._next_arrival()
         self._next_turn()
         for uid, entry in sorted(self._world.entries.items()):
-            if entry.state is State.STARTING:
-                self._schedule_start(uid, entry)
+            self._schedule_starts(uid, entry, entry.held)
             if entry.state is State.RUNNING:
                 self._schedule_run(uid, entry, now_us)
             life = self._story.lives[uid]
@@ -123,13 +122,14 @@ class Embedded:
 
     def carry_out(self, decision: Decision) -> None:
         """Let pods start, and have those stop that are evicted; nothing else costs anything."""
-        if not isinstance(decision, Start | Evict):
+        if not isinstance(decision, Start | Resize | Evict):
             return
         entry = self._world.entries.get(decision.workload)
         if entry is None or not entry.held:
             return
-        if isinstance(decision, Start):
-            self._schedule_start(decision.workload, entry)
+        if isinstance(decision, Start | Resize):
+            pods = [placement.pod for placement in decision.placements]
+            self._schedule_starts(decision.workload, entry, pods)
             return
         for eviction in self._story.lives[decision.workload].evicting:
             if eviction.decision == decision:
@@ -141,14 +141,23 @@ class Embedded:
         if entry is not None:
             self._schedule(now_us + self._stopping_us(uid), STOP, uid, entry.attempt)
 
-    def _schedule_start(self, uid: str, entry: Entry) -> None:
-        decided_us = self._story.lives[uid].started_us or 0
+    def _schedule_starts(self, uid: str, entry: Entry, pods: Collection[int]) -> None:
+        """Let those of these pods start that do not run yet."""
         for pod in sorted(entry.held.keys() - entry.started.keys() - entry.evicting.keys()):
-            name = f"{uid}\0{entry.attempt}\0{pod}"
-            seconds = self.chance.around(*START_S, "start", name)
-            if self._fails_to_start(name):
-                seconds = FAILED_START_S
-            self._schedule(decided_us + int(seconds * 1e6), POD, uid, entry.attempt, pod)
+            if pod in pods:
+                at_us, _ = self._start_of(uid, entry.attempt, pod)
+                self._schedule(at_us, POD, uid, entry.attempt, pod)
+
+    def _start_of(self, uid: str, attempt: int, pod: int) -> tuple[int, bool]:
+        """Return when a pod starts, or is known not to, and whether it does."""
+        life = self._story.lives[uid]
+        joined_us = life.joining.get(pod)
+        name = f"{uid}\0{attempt}\0{pod}" + ("" if joined_us is None else f"\0{joined_us}")
+        decided_us = joined_us or life.started_us or 0
+        if self.chance.unit("fails to start", name) < FAILED_STARTS:
+            return decided_us + FAILED_START_S * 1_000_000, False
+        seconds = self.chance.around(*START_S, "start", name)
+        return decided_us + int(seconds * 1e6), True
 
     def _schedule_run(self, uid: str, entry: Entry, now_us: int) -> None:
         """Let running work save what it does, and end when it has done all that it has to."""
@@ -180,9 +189,6 @@ class Embedded:
 
     def _stopping_us(self, uid: str) -> int:
         return int(self.chance.between(*STOP_S, "stop", uid) * 1e6)
-
-    def _fails_to_start(self, name: str) -> bool:
-        return self.chance.unit("fails to start", name) < FAILED_STARTS
 
     # Happening --------------------------------------------------------------------------------
 
@@ -244,7 +250,10 @@ class Embedded:
         elif (
             kind == POD and pod in entry.held.keys() - entry.started.keys() - entry.evicting.keys()
         ):
-            if self._fails_to_start(f"{uid}\0{entry.attempt}\0{pod}"):
+            starts_us, starts = self._start_of(uid, entry.attempt, pod)
+            if starts_us != at_us:
+                return  # it was to start before, and was evicted meanwhile
+            if not starts:
                 yield ev.StartFailed(at_us, uid, entry.attempt, pod)
                 return
             yield ev.PodStarted(at_us, uid, pod)

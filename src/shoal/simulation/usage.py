@@ -33,7 +33,7 @@ def uses(chance: Chance, world: World, story: Story, now_us: int) -> list[Use]:
             continue
         for pod, placement in sorted(entry.held.items()):
             asked = entry.request_of(pod).devices
-            if placement.leaves:
+            if placement.leaves and pod not in entry.joining:
                 room = _room(world, placement, asked)
                 found.append(_use(chance, life, placement, room, now_us))
     return found

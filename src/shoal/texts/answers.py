@@ -60,6 +60,10 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
         ),
         "starting": "It is being started on {nodes}; {running:,} of {pods:,} pods run.",
         "running": "It runs on {nodes}.",
+        "running-in-part": (
+            "It runs on {nodes} with {held:,} of {pods:,} pods. The others join it as soon as there"
+            " is room for them that nobody who waits can use."
+        ),
         "evicting": "It is being evicted from {nodes}.",
         "stopping": "It is being ended on {nodes}.",
         "ended": "It has ended.",
@@ -68,6 +72,7 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
         "ended-evicted": "It was evicted.",
         "ended-cancelled": "It was cancelled.",
         "decided-start": "Starts {workload} on {nodes}.",
+        "decided-resize": "Gives {workload} {pods:,} of the pods that it lacks, on {nodes}.",
         "decided-retract": (
             "Takes back the start of {workload}: {node} did not do what was planned."
         ),
@@ -81,6 +86,7 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
         "step-told": "has to wait: {reason}",
         "step-started": "was placed",
         "step-running": "all pods run",
+        "step-grown": "pods that it lacked were placed",
         "step-failed-start": "a pod did not start",
         "step-retracted": "its start was taken back, because of {detail}",
         "step-reserved": "room is kept for it: {reason}",
@@ -137,6 +143,10 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
         "released": "Shoal 已被释放，不再做任何决定。执行 `shoal resume` 可恢复。",
         "starting": "正在 {nodes} 上启动；{pods:,} 个 Pod 中有 {running:,} 个在运行。",
         "running": "正在 {nodes} 上运行。",
+        "running-in-part": (
+            "正在 {nodes} 上运行，{pods:,} 个 Pod 中已有 {held:,} 个。"
+            "一旦有等待者都用不上的空位，其余 Pod 就会加入。"
+        ),
         "evicting": "正在从 {nodes} 上驱逐。",
         "stopping": "正在 {nodes} 上结束。",
         "ended": "已结束。",
@@ -145,6 +155,7 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
         "ended-evicted": "已被驱逐。",
         "ended-cancelled": "已取消。",
         "decided-start": "在 {nodes} 上启动 {workload}。",
+        "decided-resize": "为 {workload} 补充其缺少的 {pods:,} 个 Pod，位于 {nodes}。",
         "decided-retract": "撤回 {workload} 的启动：{node} 未按计划执行。",
         "decided-refuse": "结束 {workload}：已等待 {waited}，其队列最多允许等待 {most}。",
         "decided-wait": "{workload} 等待：{reason}。",
@@ -154,6 +165,7 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
         "step-told": "需要等待：{reason}",
         "step-started": "已放置",
         "step-running": "所有 Pod 均在运行",
+        "step-grown": "已放置其缺少的 Pod",
         "step-failed-start": "有一个 Pod 未能启动",
         "step-retracted": "启动被撤回，原因在于 {detail}",
         "step-reserved": "已为其预留位置：{reason}",
