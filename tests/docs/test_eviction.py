@@ -9,6 +9,8 @@ from shoal.model.queue import EvictionBounds, Priority, Queue, QueueTree
 from shoal.model.verdict import Reason
 from shoal.model.workload import PodSet, Workload, WorkloadType
 from tests.core.build import decide, node, whole, world_of
+from tests.core.cases import Case, batch, queue, tree
+from tests.core.cases import work as training
 
 MINUTE_US = 60_000_000
 HOUR_US = 60 * MINUTE_US
@@ -158,3 +160,24 @@ def test_what_was_evicted_causes_no_preemption_when_it_comes_back() -> None:
     assert evictions(decide(world, now_us=NOON_US).decisions) == []
     fresh = work("b/fresh", WorkloadType.TRAINING, 8, priority="urgent")
     assert [uid for uid, _, _ in evictions(asks(world, fresh))] == ["b/normal"]
+
+
+def test_a_gang_that_was_made_smaller_grows_again_in_what_nobody_who_waits_can_use() -> None:
+    case = Case([node("n1", 8)], tree(queue("a", 4), queue("b")))
+    case.submit(training("b/big", pods=8, minimum=2))
+    case.to(10 * 60)
+    case.submit(training("a/p", 4))
+    assert sorted(case.world.entries["b/big"].held) == [0, 1, 2, 3]
+    case.to("630:00")
+    case.submit(batch("b/sweep", 2), training("b/six", 6))
+    case.to(11 * 60)
+    case.end("a/p")
+    assert case.starts("b/sweep") == ["660:00"]
+    assert case.grown == [("660:00", "b/big", (4, 5))]
+    case.to(12 * 60)
+    case.end("b/sweep")
+    assert case.grown[1:] == [("720:00", "b/big", (6, 7))]
+    assert case.world.entries["b/six"].group is not None
+    case.to(630 + 24 * 60)
+    assert case.world.entries["b/six"].reserved is not None
+    assert len(case.evictions) == 1

@@ -231,6 +231,20 @@ async def test_e04_an_elastic_gang_runs_with_what_there_is_and_shrinks_for_other
     # What is left of the gang has not been touched.
     assert len([write for write in rig.writes if write.startswith("evict")]) == 2
     assert shoal.states()["uid-train/0"] == "running"
+    # The pods that the Job made again wait as work of their own, and start when there is room.
+    assert shoal.states()["uid-train/1"] == "waiting"
+    assert shoal.world.entries["uid-train/1"].workload.pods == 3
+    rig.remove(PODS, "asker", "ns")
+    await settle(rig, shoal, owners)
+    assert shoal.states() == {
+        "uid-train/0": "running",
+        "uid-train/1": "running",
+        "uid-train/2": "waiting",
+    }
+    assert len(rig.bound()) == 3
+    assert len(shoal.world.entries["uid-train/0"].held) == 1
+    assert shoal.world.lacking == {}, "the core gives it no pods of its own"
+    check(shoal.world)
 
 
 @in_loop

@@ -113,7 +113,7 @@ class Growing:
         return tuple(ranks), order[1:] if tenants.tree.queues else order, place
 
     def _one_more(self, entry: Entry) -> bool:
-        """Give a workload one more pod; return whether there was one that it could have."""
+        """Give a workload one more pod; return whether it may be given another."""
         world, uid = self._world, entry.workload.uid
         lacked = self._lacks[uid]
         while lacked:
@@ -125,7 +125,7 @@ class Growing:
                 if found is not None:
                     promise(world, entry, (found,))
                     self._joined.setdefault(uid, []).append(found)
-                    return True
+                    return bool(lacked)
                 if self._board.best(shape, uid, entry.refused) is None:
                     self._no_room.add(kind)
             number = entry.pod_set_of(pod)
