@@ -18,6 +18,7 @@ from shoal.loop.steps import Step
 from shoal.loop.story import Life
 from shoal.model.verdict import Reason
 from shoal.model.workload import Outcome, PodSet, Workload, WorkloadType
+from shoal.simulation import embedded
 from shoal.simulation.organisation import fleet
 from shoal.simulation.platform import RECORDING, TICK_US, BegunWith, Platform
 from shoal.simulation.progress import (
@@ -28,6 +29,7 @@ from shoal.simulation.progress import (
     next_save_us,
     saves,
 )
+from shoal.simulation.usage import uses
 from shoal.simulation.virtual import VirtualTime
 from tests.core.build import job, node, whole
 from tests.simulation.crashing import SMALL
@@ -141,12 +143,54 @@ def test_of_elastic_work_some_pods_go_and_it_runs_on(quiet: Platform) -> None:
     life = training(quiet, saving=True, pods=4, minimum=2)
     uid, running_us = life.workload.uid, life.running_us
     decided(quiet, evict(uid, (3, 2), 60_000_000))
-    later(quiet, 60_000_000)
     entry = quiet.world.entries[uid]
-    assert (sorted(entry.held), entry.state, entry.attempt) == ([0, 1], State.RUNNING, 1)
+    while entry.evicting:
+        assert not entry.joining, "nothing grows while some of it goes"
+        later(quiet, TICK_US)
+    assert (sorted(entry.held), entry.state, entry.attempt) == ([0, 1, 2, 3], State.RUNNING, 1)
     assert (life.running_us, life.evicting) == (running_us, ())
     assert life.evicted is not None
+    assert [each.step for each in life.moments[-2:]] == [Step.EVICTED, Step.GROWN]
+    assert life.joining.keys() == entry.joining == {2, 3}
+    assert len(uses(quiet.embedded.chance, quiet.world, quiet.story, quiet.now_us)) == 2
+    later(quiet, 2 * MINUTE_US)
+    assert (len(entry.started), life.joining, life.running_us) == (4, {}, running_us)
     assert run_to_end(quiet, uid).outcome in (Outcome.COMPLETED, Outcome.FAILED)
+
+
+def test_who_joins_does_so_at_the_same_time_after_a_restart(tmp_path: Path) -> None:
+    began: list[dict[int, int]] = []
+    for stops in (False, True):
+        folder = tmp_path / str(stops)
+        platform = Platform(folder, QUIET, disk=FastDisk(), rotation=SMALL)
+        uid = training(platform, saving=True, pods=4, minimum=2).workload.uid
+        decided(platform, evict(uid, (3, 2), 60_000_000))
+        while not platform.world.entries[uid].joining:
+            later(platform, TICK_US)
+        if stops:
+            platform.close()
+            platform = Platform(folder, QUIET, disk=FastDisk(), rotation=SMALL)
+        later(platform, 2 * MINUTE_US)
+        began.append(platform.world.entries[uid].started)
+        platform.close()
+    assert began[0] == began[1]
+    assert len(began[0]) == 4
+
+
+def test_a_pod_that_does_not_join_leaves_the_gang_as_it_was_and_is_tried_elsewhere(
+    quiet: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    life = training(quiet, saving=True, pods=4, minimum=2)
+    uid, entry = life.workload.uid, quiet.world.entries[life.workload.uid]
+    monkeypatch.setattr(embedded, "FAILED_STARTS", 1.0)
+    decided(quiet, evict(uid, (3,)))
+    later(quiet, TICK_US)
+    first = entry.held[3].node
+    later(quiet, MINUTE_US)
+    assert first in entry.refused
+    assert (entry.state, entry.attempt, sorted(entry.started)) == (State.RUNNING, 1, [0, 1, 2])
+    assert entry.held[3].node != first
+    assert Step.FAILED_START in [each.step for each in life.moments]
 
 
 def test_pods_that_never_started_leave_too(quiet: Platform) -> None:
