@@ -487,9 +487,12 @@ def test_it_is_looked_at_when_something_came_free_and_not_before(
     case = full()
     looked: list[int] = []
     inner = growing.Growing.grow
-    monkeypatch.setattr(
-        growing.Growing, "grow", lambda self: (looked.append(case.now_us), inner(self))[1]
-    )
+
+    def counted(of: growing.Growing) -> tuple[Resize, ...]:
+        looked.append(case.now_us)
+        return inner(of)
+
+    monkeypatch.setattr(growing.Growing, "grow", counted)
     case.run_on()
     case.submit(batch("q/w", 9))
     assert looked == []
@@ -506,7 +509,7 @@ def test_a_small_budget_only_takes_more_cycles() -> None:
         case.adopt(work(uid, pods=4, minimum=1), "n1")
     case.turn()
     case.feed(ev.WorkloadEnded(5, "a/x", Outcome.COMPLETED))
-    cycles = []
+    cycles: list[list[int]] = []
     complete = False
     while not complete:
         now_us = 5 + len(cycles)
