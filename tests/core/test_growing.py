@@ -1,16 +1,8 @@
 """Running elastic work gets the pods that it lacks, out of what nobody who waits can use."""
 
-from dataclasses import replace
-
 import pytest
 
 from shoal.core import events as ev
-from shoal.core import growing
-from shoal.core.budget import Budget
-from shoal.core.cycle import cycle
-from shoal.core.decisions import Evict, Resize, Start
-from shoal.core.validate import InvariantError, check
-from shoal.core.world import InvalidTransitionError, State, World
 from shoal.model.modes import Cap
 from shoal.model.node import Node
 from shoal.model.pool import Pool
@@ -18,10 +10,9 @@ from shoal.model.queue import Budget as Spending
 from shoal.model.queue import Order, Period, WhenSpent
 from shoal.model.request import Operator, Requirement
 from shoal.model.selector import Selector
-from shoal.model.verdict import Reason
-from shoal.model.workload import Outcome, Placement, PodSet, Workload, WorkloadType
-from tests.core.build import SEED, device, node, policy, share, whole
-from tests.core.cases import MINUTE_US, Case, batch, queue, tree, work
+from shoal.model.workload import PodSet, Workload, WorkloadType
+from tests.core.build import device, node, share, whole
+from tests.core.cases import MINUTE_US, Case, queue, tree, work
 from tests.core.dated import HOUR_US
 
 TRAINING, INFERENCE = WorkloadType.TRAINING, WorkloadType.INFERENCE
@@ -376,167 +367,3 @@ def test_a_new_period_lets_it_grow() -> None:
     case.now_us = 24 * HOUR_US
     case.happen(ev.PeriodBegan(0, "q", 24 * HOUR_US, 25 * HOUR_US))
     assert held(case, "q/e") == [0, 1, 2, 3]
-
-
-# Failing ------------------------------------------------------------------------------------------
-
-
-def _joins(nodes: list[Node]) -> tuple[World, Resize]:
-    """A gang of two to which one pod is given that does not run yet."""
-    world = World()
-    for each in (*nodes, node("n0", 1)):
-        world.apply(ev.NodeSeen(0, each))
-    decide(world, 0)
-    for name in ("x", "y"):
-        world.apply(ev.NodeCordoned(0, "n1", name == "x"))
-        world.apply(ev.NodeCordoned(0, "n2", name == "x"))
-        if name == "x":
-            world.apply(ev.WorkloadSubmitted(0, work("q/e", pods=2, minimum=1)))
-            decide(world, 0)
-            world.apply(ev.PodStarted(0, "q/e", 0))
-    (joins,) = decide(world, 1)
-    assert isinstance(joins, Resize)
-    return world, joins
-
-
-def decide(world: World, now_us: int) -> tuple[object, ...]:
-    """Decide until nothing is left to decide."""
-    decided: list[object] = []
-    complete = False
-    while not complete:
-        came = cycle(world, policy(), now_us, SEED, Budget(1000))
-        for decision in came.decisions:
-            world.apply(ev.Decided(now_us, decision))
-        world.apply(ev.Cycled(now_us, 1000, came.complete, came.examined))
-        decided += came.decisions
-        complete = came.complete
-    return tuple(decided)
-
-
-def test_work_runs_while_a_pod_joins_it() -> None:
-    world, joins = _joins([node("n1", 1)])
-    entry = world.entries["q/e"]
-    assert (entry.state, entry.joining) == (State.RUNNING, {1})
-    assert joins.key == "resize/q/e/1/1/1"
-    world.apply(ev.PodStarted(2, "q/e", 1))
-    assert (entry.state, entry.joining) == (State.RUNNING, set())
-
-
-def test_a_pod_that_does_not_start_is_let_go_and_the_gang_runs_on() -> None:
-    world, joins = _joins([node("n1", 1), node("n2", 1)])
-    world.apply(ev.StartFailed(2, "q/e", 1, 1))
-    entry = world.entries["q/e"]
-    assert (sorted(entry.held), entry.state, entry.attempt) == ([0], State.RUNNING, 1)
-    assert entry.refused == {joins.placements[0].node}
-    check(world)
-    (again,) = decide(world, 3)
-    assert isinstance(again, Resize)
-    assert again.placements[0].node not in entry.refused
-    world.apply(ev.StartFailed(4, "q/e", 1, 1))
-    assert decide(world, 5) == ()
-    world.apply(ev.NodeSeen(6, node(joins.placements[0].node, 2)))
-    (third,) = decide(world, 7)
-    assert isinstance(third, Resize)
-    assert third.placements[0].node == joins.placements[0].node
-
-
-def test_a_start_that_is_taken_back_takes_those_back_who_joined() -> None:
-    world, _ = _joins([node("n1", 1)])
-    entry = world.entries["q/e"]
-    entry.started.clear()
-    world.apply(ev.StartFailed(2, "q/e", 1, 0))
-    retract, *_ = decide(world, 3)
-    assert type(retract).__name__ == "Retract"
-    check(world)
-
-
-def test_a_pod_that_joins_may_be_evicted_before_it_runs() -> None:
-    world, _ = _joins([node("n1", 1)])
-    order = Evict("e", "q/e", (1,), (), 0, True, 0, Reason.RECLAIM)
-    world.apply(ev.Decided(2, order))
-    check(world)
-    world.apply(ev.StartFailed(3, "q/e", 1, 1))
-    check(world)
-    assert sorted(world.entries["q/e"].held) == [0]
-    assert not world.entries["q/e"].finishing
-
-
-def test_a_snapshot_knows_who_joins_and_that_there_may_be_room() -> None:
-    world, _ = _joins([node("n1", 1)])
-    world.apply(ev.NodeSeen(2, node("n2", 1)))
-    for uid in ("q/e", "q/f"):
-        world.apply(ev.WorkloadSubmitted(2, work(uid, pods=3, minimum=1)))
-    decide(world, 3)
-    world.apply(ev.PodEnded(4, "q/f", 0))
-    again = World()
-    for event in world.snapshot(5):
-        again.apply(event)
-    assert tuple(again.snapshot(5)) == tuple(world.snapshot(5))
-    assert again.entries["q/e"].joining == {1}
-    assert again.entries["q/e"].state is State.RUNNING
-    assert again.waiting.freed
-    check(again)
-
-
-# Looking ------------------------------------------------------------------------------------------
-
-
-def test_it_is_looked_at_when_something_came_free_and_not_before(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    case = full()
-    looked: list[int] = []
-    inner = growing.Growing.grow
-
-    def counted(of: growing.Growing) -> tuple[Resize, ...]:
-        looked.append(case.now_us)
-        return inner(of)
-
-    monkeypatch.setattr(growing.Growing, "grow", counted)
-    case.run_on()
-    case.submit(batch("q/w", 9))
-    assert looked == []
-    case.end("q/x")
-    assert len(looked) == 1
-    case.end("q/e", "q/w")
-    assert len(looked) == 1, "nothing lacks pods"
-
-
-def test_a_small_budget_only_takes_more_cycles() -> None:
-    case = Case([node("n1", 8)], tree(queue("a"), queue("b")))
-    case.adopt(work("a/x", 6), "n1")
-    for uid in ("a/e", "b/e"):
-        case.adopt(work(uid, pods=4, minimum=1), "n1")
-    case.turn()
-    case.feed(ev.WorkloadEnded(5, "a/x", Outcome.COMPLETED))
-    cycles: list[list[int]] = []
-    complete = False
-    while not complete:
-        now_us = 5 + len(cycles)
-        came = cycle(case.world, policy(), now_us, SEED, Budget(1))
-        for decision in came.decisions:
-            case.feed(ev.Decided(now_us, decision))
-        case.feed(ev.Cycled(now_us, 1, came.complete, came.examined))
-        cycles.append([len(each.placements) for each in came.decisions if isinstance(each, Resize)])
-        complete = came.complete
-    assert cycles == [[1]] * 6
-    assert (held(case, "a/e"), held(case, "b/e")) == ([0, 1, 2, 3], [0, 1, 2, 3])
-
-
-def test_a_decision_that_does_not_fit_is_a_defect() -> None:
-    case = full()
-    place = Placement(1, "n1", ("n1/0",))
-    for wrong in (replace(place, pod=0), replace(place, pod=9)):
-        with pytest.raises(InvalidTransitionError, match="does not lack"):
-            case.world.apply(ev.Decided(1, Resize("r", "q/e", (wrong,))))
-    with pytest.raises(InvariantError):
-        case.feed(ev.Decided(1, Resize("r", "q/e", (place,))))  # q/x holds the device
-
-
-def test_a_start_leaves_nothing_for_growing_that_it_could_have_had() -> None:
-    case = Case([node("n1", 4)], tree(queue("q")))
-    case.submit(work("q/e", pods=4, minimum=1))
-    assert case.grown == []
-    (start,) = (seen.decision for seen in case.seen)
-    assert isinstance(start, Start)
-    assert len(start.placements) == 4
