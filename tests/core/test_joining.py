@@ -13,11 +13,9 @@ from shoal.core.validate import InvariantError, check
 from shoal.core.world import InvalidTransitionError, State, World
 from shoal.model.node import Node
 from shoal.model.verdict import Reason
-from shoal.model.workload import Outcome, Placement, WorkloadType
+from shoal.model.workload import Outcome, Placement
 from tests.core.build import SEED, node, policy
 from tests.core.cases import Case, batch, queue, tree, work
-
-TRAINING, INFERENCE = WorkloadType.TRAINING, WorkloadType.INFERENCE
 from tests.core.test_growing import full, held
 
 # Failing ------------------------------------------------------------------------------------------

@@ -89,13 +89,13 @@ class Growing:
         known = world.declared.expected_us(entry.workload) is not None
         if known and entry.started and expected_end_us(world, entry, self._now_us) is None:
             return False
-        shapes = world.shapes_of(entry.workload)
+        shapes = world.shapes_of(entry)
         return not world.tenants.tree.queues or ruled_out(world, entry, shapes) is None
 
     def _in_order(self, entry: Entry) -> deque[int]:
         """Return the pods that a workload lacks, in the order in which starts place them."""
         lacked = pods_of(entry)
-        order = hardest_first(self._world.shapes_of(entry.workload))
+        order = hardest_first(self._world.shapes_of(entry))
         return deque(sorted(lacked, key=lambda pod: (order.index(entry.pod_set_of(pod)), pod)))
 
     def _place_of(self, entry: Entry) -> Place:

@@ -141,10 +141,11 @@ def place_and_charge(
     """
     workload = entry.workload
     find = partial(place, world.fleet, board, workload, shapes, budget=budget)
-    needed = partial(find, needed_only=True)
-    found = _within_rules(world, entry, shapes, needed if needed_only else find)
+    if needed_only:
+        return _within_rules(world, entry, shapes, partial(find, needed_only=True))
+    found = _within_rules(world, entry, shapes, find)
     if isinstance(found, Broken) and workload.elastic:
-        return _within_rules(world, entry, shapes, needed)
+        return _within_rules(world, entry, shapes, partial(find, needed_only=True))
     return found
 
 
