@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.core import events as ev
+from shoal.core.decisions import Resize
 from shoal.loop.disk import FastDisk, LockedError
 from shoal.loop.engine import Loop
 from shoal.loop.following import Follower, NotThereError, SegmentReader
@@ -22,8 +23,9 @@ from shoal.loop.recording import (
 from shoal.loop.records import Item, Record, RecordingError, SnapshotEnds, decode, encode
 from shoal.loop.replay import replay
 from shoal.loop.replica import Replica, restored
-from shoal.loop.story import Acting, Stopping
+from shoal.loop.story import Acting, Noted, Stopping
 from shoal.model.queue import Queue, QueueTree
+from shoal.model.workload import Placement
 from tests.core.build import SEED, policy
 from tests.loop.day import Day, Nobody
 
@@ -283,6 +285,12 @@ def test_a_recording_goes_on_where_it_was_left(tmp_path: Path) -> None:
 
 def test_every_record_reads_back(day: Day) -> None:
     records: list[Record] = [*day.recorded, *day.recorder.story.snapshot(5), SnapshotEnds(5, 7)]
+    assert list(decode(b"".join(map(encode, records)))) == records
+
+
+def test_a_decision_that_work_grows_reads_back() -> None:
+    decision = Resize("r", "w", (Placement(3, "n", ("n/0",)),))
+    records: list[Record] = [ev.Decided(5, decision), Noted(7, 5, decision, 1)]
     assert list(decode(b"".join(map(encode, records)))) == records
 
 

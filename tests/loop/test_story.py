@@ -3,7 +3,17 @@
 from dataclasses import replace
 
 from shoal.core import events as ev
-from shoal.core.decisions import Evict, Freeze, GiveUp, Refuse, Reserve, Start, Wait, Warn
+from shoal.core.decisions import (
+    Evict,
+    Freeze,
+    GiveUp,
+    Refuse,
+    Reserve,
+    Resize,
+    Start,
+    Wait,
+    Warn,
+)
 from shoal.loop.metrics import LoopMetrics
 from shoal.loop.steps import Step
 from shoal.loop.story import (
@@ -255,3 +265,29 @@ def test_a_warning_is_noted_and_is_about_no_workload() -> None:
     over = OverBudget("q", 5, 0, 0, 5, 99)
     (noted,) = told(Story(), ev.Decided(2, Warn("k", "q", over))).noted
     assert (noted.decision.reason, noted.workloads) == (Reason.BUDGET, 0)
+
+
+def test_pods_that_join_are_told_with_when_they_were_to_and_what_came_of_it() -> None:
+    places = tuple(Placement(pod, "n", (f"n/{pod}",)) for pod in range(4))
+    story = told(
+        Story(),
+        submitted(WORK),
+        ev.Decided(2, Start("s", "w", places[:2])),
+        ev.PodStarted(3, "w", 0),
+        ev.PodStarted(3, "w", 1),
+        ev.Decided(4, Resize("r", "w", (places[3], places[2]))),
+    )
+    life = story.lives["w"]
+    assert (life.placements, life.joining) == (places, {2: 4, 3: 4})
+    assert (life.running_us, life.moments[-1].step) == (3, Step.GROWN)
+    again = Story()
+    told(again, ev.WorkloadRestored(9, WORK, 1, places, (0, 1), None, (), joining=(2, 3)))
+    for part in story.snapshot(9):
+        if not isinstance(part, Acting):
+            again.restore(part)
+    assert again.lives["w"] == life
+    for each in (story, again):
+        told(each, ev.StartFailed(5, "w", 1, 3), ev.PodStarted(6, "w", 2))
+        life = each.lives["w"]
+        assert (life.placements, life.joining) == (places[:3], {})
+        assert (life.running_us, life.moments[-1].step) == (3, Step.FAILED_START)

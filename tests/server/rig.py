@@ -9,7 +9,7 @@ from typing import Any
 
 from shoal.catalog.load import load_catalog
 from shoal.core import events as ev
-from shoal.core.decisions import Decision, Evict, Start
+from shoal.core.decisions import Decision, Evict, Resize, Start
 from shoal.core.policies import Policy
 from shoal.core.world import World
 from shoal.loop.disk import FastDisk
@@ -99,7 +99,7 @@ class Rig:
 
     def carry_out(self, decision: Decision) -> None:
         """Start every pod at the next step; those that are evicted leave when a test says so."""
-        if isinstance(decision, Start):
+        if isinstance(decision, Start | Resize):
             self._events += [
                 ev.PodStarted(self.now_us, decision.workload, each.pod)
                 for each in decision.placements
@@ -188,6 +188,16 @@ def reclaim(rig: Rig, submit: Callable[..., None]) -> None:
     rig.now_us += SECOND_US
     submit(job("late", 2, queue="b", accelerators="H100"))
     rig.step()
+
+
+def shrink(rig: Rig, submit: Callable[..., None]) -> None:
+    """Of b, a training of eight pods that needs two runs; a takes four of its devices."""
+    submit(job("big", 1, 8, queue="b", accelerators="H100", minimum="2"))
+    rig.step()
+    rig.now_us += 10 * MINUTE_US
+    submit(job("p", 4, queue="a", accelerators="H100"))
+    rig.step()
+    rig.leave()
 
 
 def pod(name: str, devices: int = 1, **annotations: str) -> dict[str, Any]:
