@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 from random import Random
 
 from shoal.core import events as ev
-from shoal.core.decisions import Decision, Evict, Freeze, Start
+from shoal.core.decisions import Decision, Evict, Freeze, Resize, Start
 from shoal.core.events import Event
 from shoal.core.policies import Policy
 from shoal.core.world import World
@@ -256,6 +256,9 @@ class Play:
         """Let a decision come true."""
         if isinstance(decision, Start):
             self._start(decision)
+        elif isinstance(decision, Resize):
+            for placement in decision.placements:
+                self.feed(ev.PodStarted(self.now_us, decision.workload, placement.pod))
         elif isinstance(decision, Evict):
             self._stop(decision)
         elif isinstance(decision, Freeze):

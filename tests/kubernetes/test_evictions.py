@@ -224,6 +224,7 @@ async def test_e04_an_elastic_gang_runs_with_what_there_is_and_shrinks_for_other
     shoal = Shoal(rig, options=OPTIONS)
     await settle(rig, shoal, owners)
     assert len(rig.bound()) == 3
+    assert not shoal.world.entries["uid-train/1"].was_evicted
     rig.put(PODS, in_queue(pod("asker", 2), "owner"))
     await settle(rig, shoal, owners)
     assert len(rig.bound()) == 2
@@ -233,7 +234,9 @@ async def test_e04_an_elastic_gang_runs_with_what_there_is_and_shrinks_for_other
     assert shoal.states()["uid-train/0"] == "running"
     # The pods that the Job made again wait as work of their own, and start when there is room.
     assert shoal.states()["uid-train/1"] == "waiting"
-    assert shoal.world.entries["uid-train/1"].workload.pods == 3
+    wave = shoal.world.entries["uid-train/1"]
+    assert wave.workload.pods == 3
+    assert wave.was_evicted, "it evicts nobody when it comes back"
     rig.remove(PODS, "asker", "ns")
     await settle(rig, shoal, owners)
     assert shoal.states() == {

@@ -1,11 +1,13 @@
 """What is remembered across restarts."""
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
 from shoal.core.entry import Entry
 from shoal.model.hold import HoldReason
+from shoal.model.workload import Workload
 
 
 class Past(msgspec.Struct, frozen=True, array_like=True):
@@ -33,6 +35,15 @@ def past_of(entry: Entry) -> Past:
     return Past(
         entry.workload.created_us, entry.was_evicted, entry.evictions_us, entry.served_device_us
     )
+
+
+def past_of_rest(rest: Iterable[Entry | None], wave: Workload) -> Past:
+    """The past of work that may hold pods made in place of evicted ones, by what is left of those.
+
+    What was evicted evicts nobody when it comes back, whatever it is called then.
+    """
+    evicted = any(entry is not None and entry.was_evicted for entry in rest)
+    return Past(wave.created_us, was_evicted=True) if evicted else NO_PAST
 
 
 class Mark(msgspec.Struct, frozen=True):

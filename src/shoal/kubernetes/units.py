@@ -22,7 +22,7 @@ from shoal.kubernetes.flights import (
     reservation_of,
     workload_of,
 )
-from shoal.kubernetes.history import NO_PAST, Mark, Past, past_of
+from shoal.kubernetes.history import NO_PAST, Mark, Past, past_of, past_of_rest
 from shoal.kubernetes.holding import hold_of, strange
 from shoal.kubernetes.numbers import Numbers
 from shoal.kubernetes.timed_out import TimedOut
@@ -310,7 +310,7 @@ class Units:
             return
         yield from self._renew(uid, now_us)
         reserved = reservation_of(self._book.world, unit.workload, self._book.kept.pop(uid, None))
-        past = self.pasts.pop(uid, NO_PAST)
+        past = self.pasts.pop(uid, None) or self._past_of_rest(unit)
         if refused or reserved or past is not NO_PAST:
             yield ev.WorkloadRestored(
                 *(now_us, unit.workload, 0, (), (), None, refused),
@@ -321,6 +321,13 @@ class Units:
             )
         else:
             yield ev.WorkloadSubmitted(now_us, unit.workload)
+
+    def _past_of_rest(self, unit: Unit) -> Past:
+        """The past of a Job's later wave: others may have been evicted whom its pods replace."""
+        flights = self._book.flights_of.get(unit.owner, ())
+        rest = (self._book.world.entries.get(uid) for uid in flights)
+        together = self.gangs.get(unit.owner) == unit.workload.uid
+        return past_of_rest(rest, unit.workload) if together else NO_PAST
 
     def _renew(self, uid: str, now_us: int) -> Iterator[ev.Event]:
         """End a workload that is submitted anew at once, with its past."""
