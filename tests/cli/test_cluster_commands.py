@@ -107,7 +107,9 @@ def test_the_scheduler_and_those_who_look_are_given_the_pools_of_the_files(
     ((_, _, options),) = given
     assert [pool.name for pool in options.scheduler.pools] == ["shared"]
 
-    async def take(client: object, catalog: object, policy: object, written: Written) -> None:
+    async def take(
+        client: object, catalog: object, policy: object, written: Written, _: object
+    ) -> None:
         given.append(written)
 
     monkeypatch.setattr("shoal.kubernetes.picture.take_picture", take)
