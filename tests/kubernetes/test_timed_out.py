@@ -270,6 +270,55 @@ async def test_one_more_pod_of_a_job_does_not_let_it_run_anew(rig: Rig, to: To) 
     assert held(shoal) == {HoldReason.TOO_LONG: waiting_names(rig)}
 
 
+@in_loop
+async def test_a_pod_that_is_held_back_takes_the_place_of_nobody_who_is_evicted(
+    rig: Rig, to: To
+) -> None:
+    root, lab = limits().queues.queues
+    owner_queue = Queue("owner", "root", guarantee=((H100, 2),))
+    queues = QueueTree((root, replace(lab, guarantee=()), owner_queue))
+    options = SchedulerOptions(tick_s=0.0, queues=queues)
+    owner = rig.put(REPLICA_SETS, replica_set("w", 1))
+    owners = Owners(rig, (owner, "ReplicaSet", "lab"))
+    shoal = Shoal(rig, options=options)
+    await settle(rig, shoal, owners)
+    to(1)
+    rig.change(REPLICA_SETS, "w", "ns", spec={"replicas": 2})
+    owners.owners = ((rig.get(REPLICA_SETS, "w", "ns"), "ReplicaSet", "lab"),)
+    await settle(rig, shoal, owners)
+    to(2.5)
+    await settle(rig, shoal, owners)
+    (held_back,) = held(shoal)[HoldReason.TOO_LONG]
+    came_us = shoal.world.entries["uid-w/1"].workload.created_us
+    rig.put(PODS, in_queue(pod("asker", 2), "owner"))
+    await settle(rig, shoal, owners)
+    assert names(rig) == ["asker"]
+    assert held(shoal) == {HoldReason.TOO_LONG: [held_back]}
+    assert shoal.states() == {"uid-asker/0": "running", "uid-w/1": "waiting"}
+    (successor,) = shoal.scheduler.source.units.waiting["uid-w/1"].pods
+    assert successor != f"uid-{held_back}"
+    entry = shoal.world.entries["uid-w/1"]
+    assert entry.was_evicted
+    assert entry.workload.created_us == came_us
+
+
+@in_loop
+async def test_what_cannot_be_read_for_a_while_is_held_back_still(rig: Rig, to: To) -> None:
+    owners = owners_of(rig, "ReplicaSet")
+    shoal = Shoal(rig, options=limits())
+    await settle(rig, shoal, owners)
+    to(3)
+    await settle(rig, shoal, owners)
+    rig.truths.clear()
+    other = SchedulerOptions(tick_s=0.0, queues=QueueTree((Queue("root"), Queue("other", "root"))))
+    await settle(rig, Shoal(rig, options=other), owners)
+    assert rig.bound() == {}
+    rig.truths.clear()
+    after = Shoal(rig, options=limits())
+    await settle(rig, after, owners)
+    assert held(after) == {HoldReason.TOO_LONG: waiting_names(rig)}
+
+
 STATEFUL: Body = {"metadata": {"name": "nb", "uid": "uid-nb"}}
 
 

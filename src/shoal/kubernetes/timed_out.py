@@ -106,7 +106,7 @@ class TimedOut:
     def hold(self, pairs: Sequence[tuple[Pod, Ask]], owner: str) -> Hold | None:
         """What holds pods back that start together, if their time is up by limits as they are."""
         pods = [pod for pod, _ in pairs]
-        mark = next((mark for pod in pods if (mark := self._mark_of(pod)) is not None), None)
+        mark = next((mark for pod in pods if (mark := self.mark_of(pod)) is not None), None)
         mark = mark or self._inherited(owner, pods)
         if mark is None:
             return None
@@ -115,7 +115,7 @@ class TimedOut:
                 self._unmark(pod)
             return None
         for pod in pods:
-            if self._mark_of(pod) != mark:
+            if self.mark_of(pod) != mark:
                 self._marks[pod.uid] = self.to_mark[pod.uid] = mark
         details = (("queue", mark.queue), ("took_us", mark.took_us))
         return Hold(mark.reason, tuple(pod.uid for pod in pods), details)
@@ -137,7 +137,8 @@ class TimedOut:
             return None
         return until_us
 
-    def _mark_of(self, pod: Pod) -> Mark | None:
+    def mark_of(self, pod: Pod) -> Mark | None:
+        """Why a pod is held back, if its time was up when it was looked at last."""
         return self._marks.get(pod.uid) or read_mark(pod)
 
     def _unmark(self, pod: Pod) -> None:
@@ -164,9 +165,12 @@ class TimedOut:
     def _is_lifted(self, mark: Mark, ask: Ask) -> bool:
         """Whether a limit no longer holds, or lets such work go on for longer.
 
-        Whoever looks at a cluster without its queues believes what was written on the pods.
+        Of a pod that cannot be read nobody knows that. Whoever looks at a cluster without its
+        queues believes what was written on the pods.
         """
         world = self._book.world
+        if ask.refusal is not None:
+            return False
         if self._book.truth.as_if_managed and not world.tenants.tree.queues:
             return False
         ran = mark.reason is HoldReason.TOO_LONG

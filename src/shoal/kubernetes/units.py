@@ -101,7 +101,7 @@ class Units:
         ask = self._book.ask(pod)
         owner = owner_uid(pod)
         # Who waits already takes no other place: its own may be that of a workload evicted before.
-        known = self.unit_of.get(uid) or self._inherits(owner, uid)
+        known = self.unit_of.get(uid) or self._inherits(owner, pod)
         hold = self._follows(known, [uid]) or self._hold([(pod, ask)], owner)
         if hold is not None:
             yield from self._drop_one(uid, now_us)
@@ -217,15 +217,15 @@ class Units:
                 del self.gangs[unit.owner]
             yield from self._cancel(uid, now_us)
 
-    def _inherits(self, owner: str, pod: str) -> str:
+    def _inherits(self, owner: str, pod: Pod) -> str:
         """The evicted workload whose place a pod takes; empty if there is none."""
-        leaving = self.leaving.get(owner, {})
+        leaving = {} if self.timed_out.mark_of(pod) else self.leaving.get(owner, {})
         for uid, heir in leaving.items():
-            if heir == pod:
+            if heir == pod.uid:
                 return uid
         for uid, heir in leaving.items():
             if not heir or not self.waits(self._book.truth_of(heir)):
-                leaving[uid] = pod
+                leaving[uid] = pod.uid
                 return uid
         return ""
 
