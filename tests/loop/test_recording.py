@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from shoal.core import events as ev
 from shoal.core.decisions import Resize
+from shoal.core.underway import Underway
 from shoal.loop.disk import FastDisk, LockedError
 from shoal.loop.engine import Loop
 from shoal.loop.following import Follower, NotThereError, SegmentReader
@@ -25,7 +26,9 @@ from shoal.loop.replay import replay
 from shoal.loop.replica import Replica, restored
 from shoal.loop.story import Acting, Noted, Stopping
 from shoal.model.queue import Queue, QueueTree
-from shoal.model.workload import Placement
+from shoal.model.request import Request
+from shoal.model.verdict import Reason
+from shoal.model.workload import Placement, PodSet, Workload
 from tests.core.build import SEED, policy
 from tests.loop.day import Day, Nobody
 
@@ -292,6 +295,13 @@ def test_a_decision_that_work_grows_reads_back() -> None:
     decision = Resize("r", "w", (Placement(3, "n", ("n/0",)),))
     records: list[Record] = [ev.Decided(5, decision), Noted(7, 5, decision, 1)]
     assert list(decode(b"".join(map(encode, records)))) == records
+
+
+def test_an_eviction_under_way_reads_back_as_it_was_counted() -> None:
+    eviction = Underway(3, Reason.PREEMPTION, ((0, 7), (2, 9)), 5, again=True, gone_unit_us=4)
+    workload = Workload("w", (PodSet("main", 3, Request()),))
+    restored = ev.WorkloadRestored(9, workload, 1, (), (), None, (), underway=(eviction,))
+    assert list(decode(encode(restored))) == [restored]
 
 
 def test_a_queue_is_recorded_once() -> None:

@@ -81,3 +81,12 @@ def test_one_device_is_one_device() -> None:
     assert kept_for_text("a/p", "a", 1.0, "n1", Reason.RESERVED, EN) == (
         "1 device free on n1, kept for a/p, which waits for more"
     )
+
+
+def test_whoever_ran_for_its_maximum_is_told_what_to_do() -> None:
+    said = replace(SAID, reason=Reason.MAXIMUM_RUN)
+    assert eviction_text(said, past=True) == (
+        "Ended, because it ran for as long as its queue allows. Submit it again to have it run"
+        " anew."
+    )
+    assert eviction_text(said, ZH, past=True).endswith("如需重新运行，请再次提交。")
