@@ -22,6 +22,7 @@ from tests.cluster.way import DEPLOYMENT, JOB, POD, Shoal, account, ask, events_
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("admission")]
 
+REPLICA_SET = "apps/v1/ReplicaSet"
 POLICY = "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"
 QUEUES = """
 apiVersion: shoal.dev/v1alpha1
@@ -134,6 +135,14 @@ def pods_of(api: Client, name: str) -> list[Body]:
     return [each for each in api.list(POD, MANAGED) if each["metadata"]["name"].startswith(name)]
 
 
+def of_deployment(api: Client, name: str) -> list[Body]:
+    return [
+        each
+        for each in api.list(REPLICA_SET, MANAGED)
+        if each["metadata"]["name"].startswith(f"{name}-")
+    ]
+
+
 def test_work_is_of_whoever_made_it_and_priorities_are_kept_for_those_named(place: Place) -> None:
     cluster, ann, bob = place.cluster, place.ann, place.bob
     forged = {"shoal.dev/user": "boss", "shoal.dev/groups": "boss"}
@@ -183,8 +192,20 @@ def test_nobody_changes_what_is_noted_but_whoever_asks_for_something_else(place:
     key = "shoal.dev/deployment-user"
     eventually(lambda: pods_of(place.cluster.api, "api"), 30, "no pod")
     assert noted(ann.get(DEPLOYMENT, "api", MANAGED))[key] == "ann"
+    (made,) = of_deployment(ann, "api")
+    assert noted(made)[key] == "ann"  # as the Deployment controller copies it
+    assert noted(made)["shoal.dev/user"] == f"{CONTROLLERS}deployment-controller"
+    forged: Body = {"metadata": {"annotations": {key: "bob"}}}
+    with pytest.raises(ApiError, match="note of who asked for this"):
+        bob.patch(REPLICA_SET, made["metadata"]["name"], forged, MANAGED)
     change = {"spec": {"template": {"metadata": {"annotations": {"a": "b"}}}}}
     assert noted(bob.patch(DEPLOYMENT, "api", change, MANAGED))[key] == "bob"
+    both = ["ann", "bob"]
+    eventually(
+        lambda: sorted(noted(each)[key] for each in of_deployment(ann, "api")) == both,
+        20,
+        "the new ReplicaSet is not his",
+    )
 
 
 def test_a_pod_that_is_pushed_under_anothers_owner_starts_nowhere(place: Place) -> None:

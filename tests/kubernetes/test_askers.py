@@ -95,18 +95,47 @@ async def test_owners_above_are_read_once_for_all_that_is_there(rig: Rig) -> Non
     assert alone.reads == []
 
 
+HERS = ("ann", "leads", "deployment-")
+HERS_WRITTEN = {"user": "ann", "groups": "leads"}
+
+
 @in_loop
 async def test_deployments_are_noted_under_keys_that_their_replica_sets_do_not_read(
     rig: Rig,
 ) -> None:
     sets = owned(replica_set("web-1", 2), "apps/v1", "Deployment", "web")
-    sets["metadata"]["annotations"] = {"shoal.dev/deployment-user": "eve"}
-    rig.put(REPLICA_SETS, made(sets, "deployment-controller"))
+    rig.put(REPLICA_SETS, made(by(sets, *HERS), "deployment-controller"))
     rig.put(PODS, made(pod("a", owner=sets, owner_kind="ReplicaSet"), "replicaset-controller"))
-    api = Api(by(owner("web"), "ann", "leads", prefix="deployment-"))
+    api = Api(by(owner("web"), *HERS))
     known = await askers(rig, api)
     assert asker(known, "a") == ANN
     assert api.reads == ["deployments ns/web"]
+
+
+@in_loop
+async def test_what_was_made_of_a_deployment_before_another_changed_it_is_not_his(
+    rig: Rig,
+) -> None:
+    """Eve changes Ann's Deployment, so its new ReplicaSet is hers; then Ann changes it again."""
+    eves = owned(replica_set("web-2", 2), "apps/v1", "Deployment", "web")
+    by(eves, "eve", prefix="deployment-")
+    rig.put(REPLICA_SETS, made(eves, "deployment-controller"))
+    rig.put(PODS, made(pod("a", owner=eves, owner_kind="ReplicaSet"), "replicaset-controller"))
+    api = Api(by(owner("web"), "eve", prefix="deployment-"))
+    known = await askers(rig, api)
+    assert asker(known, "a") == Asker("eve")
+    api.objects["web"] = by(owner("web"), *HERS)
+    rig.change(REPLICA_SETS, "web-2", "ns", metadata={"generation": 2})
+    assert asker(known, "a") is None
+    await known._read_wanted(api)  # type: ignore[arg-type]
+    assert asker(known, "a") == NOBODY
+    assert asker(await askers(rig, api), "a") == NOBODY
+    # Where its controller says that it is made of what she asked for, it is hers.
+    copied = {f"shoal.dev/deployment-{key}": value for key, value in HERS_WRITTEN.items()}
+    rig.change(REPLICA_SETS, "web-2", "ns", metadata={"annotations": copied})
+    assert asker(known, "a") is None
+    await known._read_wanted(api)  # type: ignore[arg-type]
+    assert asker(known, "a") == ANN
 
 
 @in_loop

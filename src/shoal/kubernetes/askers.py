@@ -27,7 +27,7 @@ from shoal.kubernetes.admission.names import MODE, STAMPS_OF_DEPLOYMENTS, STAMPS
 from shoal.kubernetes.client import Client
 from shoal.kubernetes.controllers import KUBERNETES_OWN, Controllers
 from shoal.kubernetes.errors import KubernetesError, NotFoundError
-from shoal.kubernetes.owners import WATCHED, group_of, kind_of
+from shoal.kubernetes.owners import DEPLOYMENT, WATCHED, group_of, kind_of
 from shoal.kubernetes.truth import Truth, managed
 from shoal.kubernetes.wire.kinds import VALIDATING_POLICIES, Kind
 from shoal.kubernetes.wire.meta import Object, ObjectMeta, OwnerReference
@@ -82,8 +82,8 @@ class _Wanted:
     uid: str
 
 
-_Root = tuple[str, int, str]
-"""What was created for an owner, in which version of it, and the owner: uid, generation, uid."""
+_Root = tuple[str, str, str]
+"""What was created for an owner: its uid, in which version, and the owner's uid."""
 
 
 class Askers:
@@ -109,17 +109,18 @@ class Askers:
         since = self._notes_count_since(pod.metadata.namespace)
         if since is None:
             return NOBODY
-        return self._of(pod.metadata, since, (pod.uid, 0))
+        return self._of(pod.metadata, since, made_anew=True)
 
     def of_owner(self, owner: Object) -> Asker | None:
         """Who asked for a Job or a ReplicaSet; likewise."""
         since = self._notes_count_since(owner.metadata.namespace)
         if since is None:
             return NOBODY
-        return self._of(owner.metadata, since, (owner.uid, owner.metadata.generation))
+        return self._of(owner.metadata, since, made_anew=False)
 
-    def _of(self, meta: ObjectMeta, since: datetime, root: tuple[str, int]) -> Asker | None:
-        keys = _KEYS
+    def _of(self, meta: ObjectMeta, since: datetime, *, made_anew: bool) -> Asker | None:
+        """Who asked for an object; `made_anew`: it is never changed into something else."""
+        keys, root = _KEYS, meta
         for _ in range(DEEPEST):
             notes, owner = meta.annotations, meta.controller
             user, created = notes.get(keys[USER], ""), meta.creation_timestamp
@@ -135,17 +136,20 @@ class Askers:
             if watched is not None:
                 if not watched:
                     return None
-                meta, keys = watched[0], _KEYS
-                # What a pod is made of does not change; a plan does make another version of it.
-                root = (owner.uid, 0 if owner.kind == "Pod" else meta.generation)
+                meta, keys, root = watched[0], _KEYS, watched[0]
+                made_anew = owner.kind == "Pod"
                 continue
-            known = self._known((*root, owner.uid), owner, meta.namespace)
+            version = "" if made_anew else _version(root)
+            known = self._known((root.uid, version, owner.uid), owner, meta.namespace)
             if known is None:
                 return None
             if not known:
                 return NOBODY
-            meta = known[0]
-            keys = STAMPS_OF_DEPLOYMENTS if owner.kind == "Deployment" else _KEYS
+            keys, child, meta = _KEYS, meta, known[0]
+            if owner.kind == DEPLOYMENT.name:
+                keys = STAMPS_OF_DEPLOYMENTS
+                if _copied(child) != _copied(meta):
+                    return NOBODY  # it was made of what somebody else asked for before
         return NOBODY
 
     def _watched(self, owner: OwnerReference, namespace: str) -> tuple[ObjectMeta, ...] | None:
@@ -273,6 +277,16 @@ class Askers:
         if str(error) != self._failure:
             _log.warning("it is not known who asked for some work", why=str(error))
         self._failure = str(error)
+
+
+def _copied(meta: ObjectMeta) -> tuple[str, ...]:
+    """Who asked for a Deployment, on itself and as its controller copied it to a ReplicaSet."""
+    return tuple(meta.annotations.get(key, "") for key in STAMPS_OF_DEPLOYMENTS.values())
+
+
+def _version(meta: ObjectMeta) -> str:
+    """Changes with what an owner asks for, and with whose Deployment it is made of."""
+    return " ".join((str(meta.generation), *_copied(meta)))
 
 
 @lru_cache(maxsize=4096)

@@ -244,7 +244,8 @@ def _stamps(scope: Scope) -> list[Manifest]:
     """Nobody says himself who created an owner of pods, or changes what is noted of it."""
     operations = ["CREATE", "UPDATE"]
     matches = {"resourceRules": stamps.rules(operations), "namespaceSelector": scope.managed()}
-    rules = [_held(scope, Rule.STAMPS, each) for each in stamps.right_on_owners()]
+    tests = [*stamps.right_on_owners(), stamps.copies_stay(scope.stamping)]
+    rules = [_held(scope, Rule.STAMPS, each) for each in tests]
     policy, binding = _policy(known.STAMPS_POLICY, matches, rules)
     policy["spec"]["variables"] = stamps.variables(scope.stamping)
     return [policy, binding]

@@ -9,7 +9,7 @@ Policies write them from Kubernetes 1.36 on, the webhook before that. On owners 
 others may have dropped, and a policy of validation refuses what is not right in the end.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -122,14 +122,18 @@ def right_on_owners() -> list[str]:
     ]
 
 
+def copies_stay(stamping: Stamping) -> str:
+    """Whether nobody but its controller changes of which Deployment's asker a ReplicaSet is."""
+    return (
+        "request.operation == 'CREATE' || request.resource.resource != 'replicasets' || "
+        f"{_by_controllers(stamping)} || ({_kept(STAMPS_OF_DEPLOYMENTS.values())})"
+    )
+
+
 def concerns_stamps() -> str:
     """Whether the stamps of an owner may have to be put right, as a condition of a webhook."""
-    keys = [*STAMPS, *STAMPS_OF_DEPLOYMENTS.values()]
-    kept = [
-        f"({_value('object', cel.text(key))}) == ({_value('oldObject', cel.text(key))})"
-        for key in keys
-    ]
-    return f"request.operation == 'CREATE' || {_spec_changes()} || !({' && '.join(kept)})"
+    kept = _kept([*STAMPS, *STAMPS_OF_DEPLOYMENTS.values()])
+    return f"request.operation == 'CREATE' || {_spec_changes()} || !({kept})"
 
 
 def rules(operations: list[str]) -> list[Manifest]:
@@ -162,6 +166,14 @@ def _carries(variable: str, key: str) -> str:
 
 def _value(variable: str, key: str) -> str:
     return f"{_carries(variable, key)} ? string({variable}.metadata.annotations[{key}]) : ''"
+
+
+def _kept(keys: Iterable[str]) -> str:
+    """Whether an update leaves annotations as they were."""
+    return " && ".join(
+        f"({_value('object', cel.text(key))}) == ({_value('oldObject', cel.text(key))})"
+        for key in keys
+    )
 
 
 def _spec_changes() -> str:
