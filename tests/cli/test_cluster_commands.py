@@ -11,10 +11,12 @@ import structlog
 from shoal.cli.app import run
 from shoal.cli.cluster import Access, look, read_written
 from shoal.core.policies import Policy
+from shoal.kubernetes.askers import Askers
 from shoal.kubernetes.picture import Picture
-from shoal.kubernetes.wire.kinds import NODES
+from shoal.kubernetes.wire.kinds import NAMESPACES, NODES, PODS
 from shoal.objects.files import Written
-from tests.kubernetes.manifests import node
+from tests.kubernetes.manifests import node, pod
+from tests.kubernetes.noted import Api, by, guarded
 from tests.kubernetes.rig import CATALOG, Rig
 
 
@@ -36,6 +38,9 @@ def _logs_as_before() -> Iterator[None]:
         ("scheduler --refused-after -1", "--refused-after expects seconds from 0, found -1"),
         ("scheduler --policy best", "--policy expects one of"),
         ("get nodes --policy best --kubeconfig none", "--policy expects one of"),
+        ("scheduler --controllers a:b:c", '--controllers: found "a:b:c"; write NAMESPACE:NAME'),
+        ("webhook --controllers A", '--controllers: found "A"; write NAMESPACE:NAME'),
+        ("get pods --controllers a/b --kubeconfig none", '--controllers: found "a/b"'),
     ],
 )
 def test_a_wrong_question_is_answered_with_what_to_write(
@@ -116,3 +121,29 @@ def test_the_scheduler_and_those_who_look_are_given_the_pools_of_the_files(
     monkeypatch.setattr("shoal.cli.cluster.call", lambda _, work: asyncio.run(work(None)))
     look(Access(queues=(file,)))
     assert [pool.name for pool in given[-1].pools] == ["shared"]
+
+
+def test_who_asked_is_shown_of_workloads_and_by_why(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rig = Rig()
+    rig.put(NAMESPACES, guarded())
+    for name, user in (("hers", "ann"), ("old", "")):
+        rig.put(PODS, by(pod(name), user) if user else pod(name))
+
+    def looked(_: Access) -> Picture:
+        truth = rig.truth()
+        askers = Askers(truth)
+        asyncio.run(askers.begin(Api()))  # type: ignore[arg-type]
+        return Picture(truth, CATALOG, Policy("pack"), 1, askers=askers)
+
+    monkeypatch.setattr("shoal.cli.on_cluster.look", looked)
+    assert run("shoal", ["get", "workloads", "-o", "wide", "--kubeconfig", "none"]) == 0
+    heading, *rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert heading[-1] == "USER"
+    assert {row[1]: row[-1] for row in rows} == {"hers": "ann", "old": "-"}
+    for name, words in (("hers", "asked by ann"), ("old", "")):
+        assert run("shoal", ["why", name, "-n", "ns", "--kubeconfig", "none"]) == 0
+        said = capsys.readouterr().out
+        assert words in said
+        assert ("asked by" in said) == bool(words)
