@@ -10,12 +10,14 @@ import functools
 import json
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, Self
 
 from aiohttp import web
 
 from shoal.kubernetes.identity import Credentials
+from shoal.kubernetes.listening import listening
 from shoal.kubernetes.transport import DEFAULT_LIMITS, Limits, Transport
 
 Document = dict[str, Any]
@@ -95,7 +97,7 @@ class FakeApi:
         self.ends_lists = True
         self._active = 0
         self._watchers: list[_Watcher] = []
-        self._runner: web.AppRunner | None = None
+        self._listening = AsyncExitStack()
         self._port = 0
 
     # An identity
@@ -121,17 +123,14 @@ class FakeApi:
     async def start(self) -> None:
         application = web.Application(client_max_size=1 << 26)
         application.router.add_route("*", "/{path:.*}", self._answer)
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.01)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self._port)
-        await site.start()
-        self._port = self._runner.addresses[0][1]
+        runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.01)
+        self._port = await self._listening.enter_async_context(
+            listening(runner, "127.0.0.1", self._port)
+        )
 
     async def stop(self) -> None:
         self.end_watches()
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        await self._listening.aclose()
 
     # What the test does to it
 

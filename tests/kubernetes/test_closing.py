@@ -1,4 +1,4 @@
-"""A transport that is closed leaves no connection behind, at whatever moment its calls ended."""
+"""What is closed leaves no connection open: a transport whenever its calls ended, or a server."""
 
 import asyncio
 import contextlib
@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import pytest
+from aiohttp import web
 
 from shoal.kubernetes.admission.certificates import Pair, issue, server_context, use
 from shoal.kubernetes.identity import Credentials
+from shoal.kubernetes.listening import listening
 from shoal.kubernetes.transport import Call, Transport
 
 HEADERS = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -136,10 +138,15 @@ def left_open(identity: Here, steps: int | None, work: Work) -> list[str]:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
+    return complaints(main())
+
+
+def complaints(work: Coroutine[object, object, None]) -> list[str]:
+    """What complains of being left open by something that ran in a loop."""
     gc.collect()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        asyncio.run(main())
+        asyncio.run(work)
         gc.collect()
     return [str(each.message) for each in caught if each.category is ResourceWarning]
 
@@ -154,3 +161,26 @@ def test_a_call_that_is_cancelled_at_any_moment(pair: tuple[Pair, bytes], work: 
     with deaf(pair, b"") as identity:
         for steps in range(24):
             assert left_open(identity, steps, work) == [], steps
+
+
+@pytest.mark.parametrize("under_tls", [False, True])
+def test_whoever_connects_when_a_server_stops(pair: tuple[Pair, bytes], *, under_tls: bool) -> None:
+    """At whatever moment that is, the connection ends, and is not left open until the loop ends."""
+    context = server_context() if under_tls else None
+    if context is not None:
+        use(context, pair[0])
+
+    async def main(steps: int) -> None:
+        loop = asyncio.get_running_loop()
+        with contextlib.ExitStack() as stack:
+            async with listening(web.AppRunner(web.Application()), "127.0.0.1", 0, context) as port:
+                connection = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+            connection.setblocking(False)
+            async with asyncio.timeout(60):
+                with contextlib.suppress(ConnectionError):
+                    assert await loop.sock_recv(connection, 1) == b""
+
+    for steps in range(8):
+        assert complaints(main(steps)) == [], steps

@@ -17,6 +17,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from shoal.kubernetes.client import Client
 from shoal.kubernetes.consistency import differences
+from shoal.kubernetes.listening import listening
 from shoal.kubernetes.metrics import SchedulerMetrics
 from shoal.kubernetes.scheduler import Scheduler
 from shoal.kubernetes.truth import listed
@@ -59,14 +60,8 @@ async def served(scheduler: Scheduler, client: Client, host: str, port: int) -> 
     app.router.add_get("/healthz", healthy)
     app.router.add_get("/readyz", ready)
     app.router.add_get("/consistency", consistency)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, host, port)
-        await site.start()
-        yield int(runner.addresses[0][1])
-    finally:
-        await runner.cleanup()
+    async with listening(web.AppRunner(app, access_log=None), host, port) as bound:
+        yield bound
 
 
 async def look(scheduler: Scheduler, client: Client) -> list[str]:

@@ -1,6 +1,5 @@
 """The webhook's process: HTTPS in, an answer of `review` out. It keeps nothing between calls."""
 
-import asyncio
 import ssl
 from typing import Final, Self
 
@@ -11,6 +10,7 @@ from shoal.kubernetes.admission import names as known
 from shoal.kubernetes.admission import review
 from shoal.kubernetes.admission.stamps import read_owner_question
 from shoal.kubernetes.errors import WireError
+from shoal.kubernetes.listening import listening
 from shoal.model.modes import Channel
 from shoal.objects.pods import Rules
 from shoal.texts.language import Language
@@ -76,31 +76,16 @@ class Server:
         self, app: web.Application, context: ssl.SSLContext, host: str = "", port: int = 8443
     ) -> None:
         """Prepare; nothing listens before the context is entered."""
-        self._runner = web.AppRunner(app, access_log=None)
-        self._context = context
-        self._host = host or None
-        self._port = port
-
-    @property
-    def port(self) -> int:
-        """The port that it listens on."""
-        address: tuple[str, int] = self._runner.addresses[0]
-        return address[1]
+        self.port = port
+        """The port that it listens on, once it does."""
+        runner = web.AppRunner(app, access_log=None)
+        self._listening = listening(runner, host or None, port, context)
 
     async def __aenter__(self) -> Self:
         """Listen."""
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, self._host, self._port, ssl_context=self._context)
-        await site.start()
+        self.port = await self._listening.__aenter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Stop listening; answers under way are given."""
-        server = self._runner.server
-        open_ = [each.transport for each in server.connections] if server is not None else []
-        await self._runner.cleanup()
-        for transport in open_:
-            if transport is not None:
-                # Nobody has to wait for the other side's goodbye under TLS.
-                transport.abort()
-        await asyncio.sleep(0)
+        await self._listening.__aexit__(None, None, None)
