@@ -1,6 +1,8 @@
-"""What all tests share: the data folder and how hard hypothesis looks."""
+"""What all tests share: the data folder, how hard hypothesis looks, and what is left open."""
 
+import gc
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,20 @@ settings.register_profile(
     stateful_step_count=200,
 )
 settings.load_profile(os.environ.get("SHOAL_PROFILE", "test"))
+
+_CONNECT = {"cli", "cluster", "docs", "kubernetes", "server", "simulation"}
+"""Rooms whose tests open connections or start processes."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _left_open_is_told_here(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Find behind a module of such a room what its tests have left open.
+
+    Python warns of that when it collects it as garbage, in whichever test it happens to do so.
+    """
+    yield
+    if request.path.parent.name in _CONNECT:
+        gc.collect()
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,7 @@
 """Shoal's admission in a cluster of the tests: its webhook in a thread, its objects installed."""
 
-import asyncio
 import contextlib
 import ssl
-import threading
 from collections.abc import AsyncIterator, Coroutine
 from datetime import timedelta
 from http import HTTPStatus
@@ -33,6 +31,7 @@ from shoal.kubernetes.transport import Transport
 from shoal.model.queue import QueueTree
 from tests.cluster.harness.api import ApiError, eventually
 from tests.cluster.harness.cluster import Cluster
+from tests.cluster.harness.loops import LoopThread
 from tests.cluster.harness.objects import job, pod
 
 T = TypeVar("T")
@@ -66,9 +65,7 @@ class Admission:
         self.version = version
         self.tree = tree
         self.catalog: Catalog = load_catalog()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
+        self._loop = LoopThread()
         self._stack = contextlib.AsyncExitStack()
         self._server: Server | None = None
         self.port = 0
@@ -92,13 +89,11 @@ class Admission:
     def __exit__(self, *_: object) -> None:
         self.stop()
         self.run(self._stack.aclose())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
         self._loop.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the thread's loop and wait for it."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return self._loop.run(work)
 
     def start(self) -> None:
         """Start the webhook, on the port that it had before."""

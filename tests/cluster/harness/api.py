@@ -8,7 +8,6 @@ import asyncio
 import itertools
 import json
 import ssl
-import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any, Self, TypeVar
 import aiohttp
 import msgspec
 
+from tests.cluster.harness.loops import LoopThread
 from tests.cluster.harness.processes import Failed
 
 T = TypeVar("T")
@@ -253,21 +253,17 @@ class Client:
     """The same calls for test functions that are not asynchronous, from any thread."""
 
     def __init__(self, kubeconfig: Path) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
+        self._loop = LoopThread()
         self._api = Api(kubeconfig)
         self.run(self._api.__aenter__())
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in this client's loop and wait for it."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return self._loop.run(work)
 
     def close(self) -> None:
         """Close the connections and end the thread."""
         self.run(self._api.__aexit__())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
         self._loop.close()
 
     def get(self, kind: str, name: str, namespace: str = "default") -> Object:
