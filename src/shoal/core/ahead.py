@@ -15,7 +15,7 @@ from shoal.core.placement import NoPlace
 from shoal.core.quota import Broken, place_and_charge
 from shoal.core.shape import Shape
 from shoal.core.world import World
-from shoal.model.workload import Placement, WorkloadType
+from shoal.model.workload import Placement
 
 ENDS_LOOKED_AT = 512
 """Ends of running work, the next ones first, that may be the grounds of a reservation."""
@@ -33,9 +33,8 @@ def expected_end_us(world: World, entry: Entry, now_us: int) -> int | None:
 def next_ends(world: World, now_us: int) -> list[tuple[int, Entry]]:
     """Return which running work ends next, and when, as far as it is known."""
     known = dict(world.declaring)
-    for queue, uids in world.holders.items():
-        if any(world.limits.maximum_run_us(queue, each) is not None for each in WorkloadType):
-            known |= uids
+    for queue in world.limits.limit_runs:
+        known |= world.holders.get(queue, {})
     ends = []
     for uid in known:
         end_us = expected_end_us(world, world.entries[uid], now_us)

@@ -104,7 +104,9 @@ class Board:
         if rows is not None and self._scorer.vectorised and len(rows) > fleet.size >> 3:
             rows = None  # gathering so many costs more than scoring all
         elif rows is not None and not self._scorer.vectorised:
-            rows = np.unique(rows)
+            changed = np.zeros(fleet.size, dtype=np.bool_)
+            changed[rows] = True
+            rows = np.flatnonzero(changed)
         if rows is None:
             self._rescore(shape, known, slice(0, fleet.size))
         else:

@@ -131,8 +131,7 @@ class Clearing:
         """Yield the pods that go to make room for somebody."""
         world = self._world
         if self._resting is None:
-            holding = (world.entries[uid] for uids in world.holders.values() for uid in uids)
-            evicted = [e for e in holding if e.evicting and e.failed_on is None]
+            evicted = [e for uid in world.evicted if (e := world.entries[uid]).failed_on is None]
             self._resting = [(e, pod) for e in evicted for pod in e.evicting if e.rests(pod)]
         yield from self._resting
         for uid, pod in sorted(self._candidates.going):

@@ -61,10 +61,14 @@ def static_tests(fleet: Fleet, shape: Shape, rows: Rows) -> Iterator[tuple[Reaso
         yield Reason.CORDONED, fleet.cordoned[rows] == 0
     if request.devices.count:
         wanted = shape.accelerator_ids(fleet)
+        floor = shape.static.floor
+        if wanted is None and floor == NO_FLOOR:
+            # The leaves that a node lists come before those that are only held.
+            yield Reason.ACCELERATOR, fleet.leaf_accelerator[rows, 0] > 0
+            return
         ids = fleet.leaf_accelerator[rows]
         has_leaf = (ids > 0) if wanted is None else np.isin(ids, wanted)
         yield Reason.ACCELERATOR, np.logical_or.reduce(has_leaf, axis=1)
-        floor = shape.static.floor
         if floor != NO_FLOOR:
             has_leaf &= reaching(fleet, floor, rows)
             yield Reason.ISOLATION, np.logical_or.reduce(has_leaf, axis=1)

@@ -69,13 +69,13 @@ class Kinds:
         if not self._slot_of or not rows:
             return Room((), self._needs[:, :0], np.zeros((0, 0), dtype=np.bool_), ())
         mask_of = self._up_to_date(fleet, masks)
-        anywhere = (mask_of == SEVERAL)[:, np.newaxis]
+        anywhere = mask_of == SEVERAL
         parts = []
         for begin in range(0, len(rows), _ROWS):
             part = np.array(rows[begin : begin + _ROWS], dtype=np.intp)
-            allowed = anywhere | masks.table[:, part][mask_of]
+            allowed = anywhere | masks.table[:, part].T[:, mask_of]
             parts.append(allowed & _enough(fleet, self._needs, part))
-        fits = np.concatenate(parts, axis=1)
+        fits = np.concatenate(parts)
         return Room(self._kinds, self._needs, fits, rows)
 
     def _up_to_date(self, fleet: Fleet, masks: StaticMasks) -> NDArray[np.intp]:
@@ -109,26 +109,26 @@ class Room:
     def __init__(
         self, kinds: Sequence[Kind], needs: IntArray, fits: BoolArray, rows: Sequence[int]
     ) -> None:
-        """`needs` are [what, kind], `fits` [kind, row]; kinds that fit nowhere are forgotten."""
-        self._column_of = {row: column for column, row in enumerate(rows)}
+        """`needs` are [what, kind], `fits` [row, kind]; kinds that fit nowhere are forgotten."""
+        self._line_of = {row: line for line, row in enumerate(rows)}
         self._needs, self._fits = needs, fits
         self._forget(kinds)
 
     def lessen(self, fleet: Fleet, rows: Iterable[int] | None) -> None:
         """See what there still is room for, where less may be free on these rows (None: on any)."""
         if rows is None:
-            rows = self._column_of
-        changed = [row for row in dict.fromkeys(rows) if row in self._column_of]
+            rows = self._line_of
+        changed = [row for row in dict.fromkeys(rows) if row in self._line_of]
         if changed and self.kinds:
-            columns = [self._column_of[row] for row in changed]
-            self._fits[:, columns] &= _enough(fleet, self._needs, np.array(changed, dtype=np.intp))
+            lines = [self._line_of[row] for row in changed]
+            self._fits[lines] &= _enough(fleet, self._needs, np.array(changed, dtype=np.intp))
             self._forget(tuple(self.kinds))
 
     def _forget(self, kinds: Sequence[Kind]) -> None:
         """Forget those of these kinds, which are all, that have no room."""
-        left = np.flatnonzero(np.logical_or.reduce(self._fits, axis=1))
-        self._needs, self._fits = self._needs[:, left], self._fits[left]
-        self.kinds = {kinds[line]: None for line in left.tolist()}
+        left = np.flatnonzero(np.logical_or.reduce(self._fits, axis=0))
+        self._needs, self._fits = self._needs[:, left], self._fits[:, left]
+        self.kinds = {kinds[column]: None for column in left.tolist()}
         """Those that there is room for."""
 
 
@@ -137,7 +137,7 @@ def _mask_number(masks: StaticMasks, kind: Kind) -> int:
 
 
 def _enough(fleet: Fleet, needs: IntArray, rows: NDArray[np.intp]) -> BoolArray:
-    """Return for needs x rows, [what, kind], whether all that is needed is free."""
+    """Return for rows x needs, [what, kind], whether all that is needed is free."""
     free = (
         fleet.cpu_free[rows],
         fleet.memory_free[rows],
@@ -145,9 +145,9 @@ def _enough(fleet: Fleet, needs: IntArray, rows: NDArray[np.intp]) -> BoolArray:
         fleet.leaf_compute_free[rows].max(axis=1),
         fleet.leaf_memory_free[rows].max(axis=1),
     )
-    found: BoolArray = needs[0][:, np.newaxis] <= free[0]
+    found: BoolArray = needs[0] <= free[0][:, np.newaxis]
     for need, there in zip(needs[1:], free[1:], strict=True):
-        found &= need[:, np.newaxis] <= there
+        found &= need <= there[:, np.newaxis]
     return found
 
 

@@ -179,6 +179,7 @@ def _restore_workload(world: "World", event: ev.WorkloadRestored) -> None:
     entry.underway = event.underway
     for pod, uids in zip(event.evicting, event.beneficiaries, strict=True):
         entry.evicting[pod] = uids
+        world.evicted[event.workload.uid] = None
         if uids:
             world.charge(entry, pod, entry.charges[pod], -1)
     entry.joining.update(event.joining)

@@ -36,6 +36,8 @@ class TimeLimits:
         """Work that is being ended and does not come back."""
         self.again_us: dict[str, int] = {}
         """When to ask again, by uid, where an end was refused."""
+        self.limit_runs: tuple[str, ...] = ()
+        """Queues in which work of some type may not run for as long as it likes."""
         self._run: Limits = {}
         self._wait: Limits = {}
 
@@ -52,6 +54,7 @@ class TimeLimits:
                     known = [each for each in found if each is not None]
                     if known:
                         limits[queue.name, type_] = min(known)
+        self.limit_runs = tuple(dict.fromkeys(queue for queue, _ in self._run))
         self.running.clear()
         self.waiting.clear()
 

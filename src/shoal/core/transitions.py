@@ -121,6 +121,7 @@ def _evict(world: "World", decision: Evict, at_us: int) -> None:
         entry.evicting[pod] = decision.for_
         if decision.for_:
             world.charge(entry, pod, entry.charges[pod], -1)
+    world.evicted[decision.workload] = None
     evicting.begun(world, entry, decision, at_us)
     lacking.look_at(world, entry)
     world.quota_on(entry)

@@ -127,8 +127,10 @@ def check(world: World) -> Debts:
     if world.fleet.journal.speculating:
         raise InvariantError("a speculation was not rolled back")
     by_node: dict[str, list[Holding]] = {}
-    for entry in world.entries.values():
+    for uid, entry in world.entries.items():
         check_entry(world, entry)
+        if entry.evicting and uid not in world.evicted:
+            raise InvariantError(f"workload {uid} is not among those that were evicted")
         for placement in (*entry.held.values(), *_reserved(entry)):
             holding = (entry.request_of(placement.pod), placement)
             by_node.setdefault(placement.node, []).append(holding)

@@ -64,6 +64,8 @@ class World:
         """Workloads whose start has to be retracted."""
         self.declaring: dict[str, None] = {}
         """Uids of those that hold something and declared a run time."""
+        self.evicted: dict[str, None] = {}
+        """Uids of those that hold something, and some of whose pods were evicted since."""
         self.holders: dict[str, dict[str, None]] = {}
         """Workloads that hold something, by queue."""
         self.reserving: dict[str, None] = {}
@@ -443,6 +445,7 @@ class World:
         self.spending.holds_nothing(entry.workload.uid)
         self.limits.holds_nothing(entry.workload.uid)
         self.declaring.pop(entry.workload.uid, None)
+        self.evicted.pop(entry.workload.uid, None)
         self.lacking.pop(entry.workload.uid, None)
         entry.finishing = False
         holders = self.holders.get(entry.workload.queue)
