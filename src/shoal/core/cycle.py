@@ -389,8 +389,7 @@ class _Run:
 
     def answer_newcomers(self) -> None:
         """7. Tell those who joined a sleeping group that was not looked at what it was told."""
-        asleep = [group for group in self._world.waiting.unanswered if group.asleep]
-        for group in sorted(asleep, key=lambda group: group.members[0]):
+        for group in sorted(self._world.waiting.joined, key=lambda group: group.members[0]):
             if group.verdict is not None:
                 self._answer(group, group.verdict)
 

@@ -52,10 +52,14 @@ class Deadlines:
 
     def due(self, now_us: int) -> list[tuple[int, str]]:
         """Return times and keys of what is due at `now_us` or before, in order."""
+        if not self._at:
+            return []
         return sorted({each for each in self._walk(now_us, now_us) if each[0] <= now_us})
 
     def after(self, now_us: int) -> int | None:
         """Return the first time behind `now_us` at which something is due, if there is any."""
+        if not self._at:
+            return None
         self._forget_first()
         return min((at for at, _ in self._walk(now_us, FOR_EVER_US) if at > now_us), default=None)
 

@@ -38,11 +38,11 @@ class Looks:
         waiting = self._world.waiting
         return dict.fromkeys((*waiting.awake, *self._due, *waiting.places_of(self._room.kinds)))
 
-    def groups_in(self, place: QueueAndUser) -> dict[Group, None]:
+    def groups_in(self, place: QueueAndUser) -> list[Group]:
         """Return the groups there to look at."""
-        waiting = self._world.waiting
-        sleeping = dict.fromkeys(waiting.sleepers_in(place, self._room.kinds))
-        return waiting.awake.get(place, {}) | self._due.get(place, {}) | sleeping
+        waiting, due = self._world.waiting, self._due.get(place, {})
+        sleeping = waiting.sleepers_in(place, self._room.kinds)
+        return [*waiting.awake.get(place, ()), *due, *(g for g in sleeping if g not in due)]
 
     def worth(self, group: Group) -> bool:
         """Return whether a group is, or still is, to be looked at."""

@@ -129,9 +129,12 @@ class Heads:
     def _see(self, place: _Place) -> None:
         """Find the groups of a queue, or of a user in it."""
         place.unseen = False
-        groups = self._looks.groups_in((place.queue, place.user or ""))
-        from_ = ((group, self._next.get(group, 0)) for group in groups)
-        place.heads = [(g.members[n], g, n) for g, n in from_ if n < len(g.members)]
+        after = self._next
+        place.heads = [
+            (group.members[member], group, member)
+            for group in self._looks.groups_in((place.queue, place.user or ""))
+            if (member := after.get(group, 0)) < len(group.members)
+        ]
         heapify(place.heads)
 
     def changed(self, queue: str) -> None:
@@ -144,22 +147,19 @@ class Heads:
                 self._stale[known] = None
 
     def _place_of(self, queue: str, user: str) -> _Place:
-        turns = queue in self._tenants.users
-        place = self._places.get((queue, user if turns else None))
-        if place is not None:
-            return place
-        place = self._above_all
-        for name in reversed(self._tenants.path(queue) or (queue,)):
-            place = self._place(name, None, place)
-        if turns:
-            place = self._place(queue, user, place)
-            self._users.setdefault(queue, []).append(place)
-        return place
+        return self._place(queue, user if queue in self._tenants.users else None)
 
-    def _place(self, queue: str, user: str | None, parent: _Place) -> _Place:
+    def _place(self, queue: str, user: str | None) -> _Place:
         place = self._places.get((queue, user))
         if place is None:
+            parent = self._above_all
+            if user is not None:
+                parent = self._place(queue, None)
+            elif above := self._tenants.path(queue)[1:]:
+                parent = self._place(above[0], None)
             place = self._places[queue, user] = _Place(queue, user, parent)
+            if user is not None:
+                self._users.setdefault(queue, []).append(place)
         return place
 
     def _rank_anew(self) -> None:

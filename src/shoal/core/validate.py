@@ -350,6 +350,12 @@ def _check_waiting(world: World) -> None:
     expected = [uid for uid, entry in world.entries.items() if entry.group is not None]
     if sorted(members) != sorted(expected):
         raise InvariantError("the groups do not hold just those who wait")
+    waiting = world.waiting
+    if waiting.joined.keys() != {group for group in waiting.unanswered if group.asleep}:
+        raise InvariantError("sleeping groups with members that were not told are not all known")
+    awake = [group for groups in waiting.awake.values() for group in groups]
+    if set(awake) != {group for group in waiting.groups.values() if not group.asleep}:
+        raise InvariantError("the groups that are awake are not all known")
 
 
 def _equal(what: str, value: int, expected: int) -> None:

@@ -117,6 +117,8 @@ class Waiting:
         """Rows that have gained room, or other properties, since the last complete cycle."""
         self.unanswered: dict[Group, None] = {}
         """Groups with members that have not been told why they wait."""
+        self.joined: dict[Group, None] = {}
+        """Those of them that sleep, because others were looked at before."""
         self._blocked: dict[str, dict[Group, None]] = {}
         """Sleeping groups by the queue whose quota stands in their way."""
         self._kinds = Kinds()
@@ -146,6 +148,8 @@ class Waiting:
         insort(group.members, order)
         group.unanswered[order[2]] = None
         self.unanswered[group] = None
+        if group.asleep:
+            self.joined[group] = None
         return group
 
     def remove(self, order: Order, group: Group) -> None:
@@ -168,11 +172,14 @@ class Waiting:
         group.unanswered.pop(uid, None)
         if not group.unanswered:
             self.unanswered.pop(group, None)
+            self.joined.pop(group, None)
 
     def sleep(self, group: Group, examined: Examined, masks: StaticMasks) -> None:
         """Note that a group was looked at, and what stood in the way of its first member."""
         self.wake(group)
         group.asleep = True
+        if group.unanswered:
+            self.joined[group] = None
         _drop(self.awake, group)
         group.missing_pods = examined.missing_pods
         group.hungry = examined.hungry
@@ -191,6 +198,7 @@ class Waiting:
         """See to it that the next cycle looks at a group."""
         if group.asleep:
             group.asleep = False
+            self.joined.pop(group, None)
             if group.missing_pods is not None:
                 self._kinds.drop(group.shapes)
                 _drop(self._of_kind[group.shapes], group)
