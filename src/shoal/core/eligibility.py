@@ -60,13 +60,10 @@ def static_tests(fleet: Fleet, shape: Shape, rows: Rows) -> Iterator[tuple[Reaso
     if not tolerates(request.tolerations, UNSCHEDULABLE):
         yield Reason.CORDONED, fleet.cordoned[rows] == 0
     if request.devices.count:
-        wanted = shape.accelerator_ids(fleet)
-        floor = shape.static.floor
-        if wanted is None and floor == NO_FLOOR:
-            # The leaves that a node lists come before those that are only held.
-            yield Reason.ACCELERATOR, fleet.leaf_accelerator[rows, 0] > 0
-            return
-        ids = fleet.leaf_accelerator[rows]
+        wanted, floor = shape.accelerator_ids(fleet), shape.static.floor
+        # Leaves that a node lists come before those that are only held: the first tells of any.
+        leaves = 1 if wanted is None and floor == NO_FLOOR else fleet.width
+        ids = fleet.leaf_accelerator[rows, :leaves]
         has_leaf = (ids > 0) if wanted is None else np.isin(ids, wanted)
         yield Reason.ACCELERATOR, np.logical_or.reduce(has_leaf, axis=1)
         if floor != NO_FLOOR:
