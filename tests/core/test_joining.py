@@ -1,8 +1,10 @@
 """Pods that join running work: when they are looked for, and what becomes of them."""
 
 from dataclasses import replace
+from random import Random
 
 import pytest
+from hypothesis import settings
 
 from shoal.core import events as ev
 from shoal.core import growing
@@ -12,10 +14,13 @@ from shoal.core.decisions import Evict, Resize, Start
 from shoal.core.validate import InvariantError, check
 from shoal.core.world import InvalidTransitionError, State, World
 from shoal.model.node import Node
+from shoal.model.queue import Budget as Spending
+from shoal.model.queue import Period, Queue, QueueTree, Quota, WhenSpent
 from shoal.model.verdict import Reason
-from shoal.model.workload import Outcome, Placement
+from shoal.model.workload import Outcome, Placement, Workload, WorkloadType
 from tests.core.build import SEED, node, policy
-from tests.core.cases import Case, batch, queue, tree, work
+from tests.core.cases import MINUTE_US, Case, batch, queue, tree, work
+from tests.core.dated import HOUR_US
 from tests.core.test_growing import full, held
 
 # Failing ------------------------------------------------------------------------------------------
@@ -180,3 +185,87 @@ def test_a_start_leaves_nothing_for_growing_that_it_could_have_had() -> None:
     (start,) = (seen.decision for seen in case.seen)
     assert isinstance(start, Start)
     assert len(start.placements) == 4
+
+
+# Random days --------------------------------------------------------------------------------------
+
+
+def _some_tree(chance: Random) -> QueueTree:
+    """Two teams of two projects with whatever rules, and now and then no queues at all."""
+
+    def some(most: int, often: float) -> Quota:
+        return (("H100", chance.randrange(most)),) if chance.random() < often else ()
+
+    queues = [Queue("root", "")]
+    for team in ("a", "b"):
+        spending = Spending(Period.DAY, chance.randrange(4, 40), chance.choice(list(WhenSpent)))
+        made = Queue(
+            team,
+            "root",
+            guarantee=some(8, 0.6) or None,
+            limit=some(14, 0.3),
+            lend=some(4, 0.2),
+            borrow=some(6, 0.2),
+            placeable=(("H100", 2),) if chance.random() < 0.2 else (),
+            budget=spending if chance.random() < 0.3 else None,
+        )
+        queues += [made, *(Queue(f"{team}{n}", team, guarantee=some(4, 0.5)) for n in range(2))]
+    return QueueTree(tuple(queues) if chance.random() < 0.9 else ())
+
+
+def _some_work(chance: Random, number: int) -> Workload:
+    pods = chance.choice([1, 2, 4, 8])
+    return work(
+        f"w{number}",
+        chance.choice([1, 1, 2]),
+        chance.choice(["a0", "a1", "b0", "b1"]),
+        type_=chance.choice([WorkloadType.TRAINING, WorkloadType.BATCH, WorkloadType.INFERENCE]),
+        pods=pods,
+        minimum=chance.choice([None, 1, max(1, pods // 2)]),
+        priority=chance.randrange(2),
+        run_us=chance.choice([None, HOUR_US, 3 * HOUR_US]),
+    )
+
+
+def _lived(seed: int) -> Case:
+    """A day on which gangs lack pods most of the time; every event and every cycle is checked."""
+    chance = Random(seed)  # noqa: S311 - a day has to come again
+    case = Case([node(f"n{n}", 4) for n in range(3)], QueueTree())
+    case.set_queues(_some_tree(chance))
+    for number in range(40):
+        case.to(case.now_us // MINUTE_US + chance.choice([0, 5, 20]))
+        for name in case.world.spending.accounts:
+            case.happen(ev.PeriodBegan(0, name, 0, 24 * HOUR_US))
+        running = [uid for uid, entry in case.world.entries.items() if entry.held]
+        drawn = chance.random()
+        if drawn < 0.45 or not running:
+            case.submit(_some_work(chance, number))
+        elif drawn < 0.8:
+            case.end(chance.choice(running))
+        elif drawn < 0.87:
+            case.happen(ev.NodeCordoned(0, f"n{chance.randrange(3)}", chance.random() < 0.5))
+        elif drawn < 0.94:
+            case.happen(ev.NodeSeen(0, node(f"n{chance.randrange(4)}", 4)))
+        else:
+            case.set_queues(_some_tree(chance))
+        _looks_alike(case)
+    return case
+
+
+def _looks_alike(case: Case) -> None:
+    """A world made again from a snapshot is equal, and finds nobody to grow whom nothing woke."""
+    events = tuple(case.world.snapshot(case.now_us))
+    again = World()
+    for event in events:
+        again.apply(replace(event, freed=True) if isinstance(event, ev.RoomRestored) else event)
+    came = cycle(again, policy(), case.now_us, SEED, Budget(1000))
+    if not case.world.spending.accounts:  # what these have left changes by time alone
+        assert not [each for each in came.decisions if isinstance(each, Resize)]
+    again.waiting.freed = case.world.waiting.freed
+    assert tuple(again.snapshot(case.now_us)) == events
+
+
+def test_gangs_grow_through_random_days_and_break_no_rule() -> None:
+    days = settings().max_examples
+    grown = sum(len(_lived(seed).grown) for seed in range(days))
+    assert grown >= days
