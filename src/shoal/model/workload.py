@@ -70,7 +70,10 @@ class Workload:
     @property
     def elastic(self) -> bool:
         """Whether it can do without some of its pods."""
-        return any(pod_set.needed < pod_set.count for pod_set in self.pod_sets)
+        for pod_set in self.pod_sets:
+            if pod_set.minimum is not None and pod_set.minimum < pod_set.count:
+                return True
+        return False
 
 
 @dataclass(frozen=True, slots=True)
