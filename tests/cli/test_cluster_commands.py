@@ -110,7 +110,7 @@ def test_the_scheduler_and_those_who_look_are_given_the_pools_of_the_files(
     monkeypatch.setattr("shoal.kubernetes.identity.find_identity", lambda *_: None)
     assert run("shoal", ["scheduler", "--queues", str(file)]) == 0
     ((_, _, options),) = given
-    assert [pool.name for pool in options.scheduler.pools] == ["shared"]
+    assert [pool.name for pool in options.scheduler.written.pools] == ["shared"]
 
     async def take(
         client: object, catalog: object, policy: object, written: Written, _: object

@@ -235,7 +235,7 @@ class Admission:
     async def _start(self) -> None:
         gates = self.version < MUTATING_POLICY_SINCE
         judging = Judging.by(self.tree, ACCOUNTS.controllers)
-        app = application(self.catalog, gates=gates, judging=judging)
+        app = application(self.catalog, gates=gates, judging=lambda: judging)
         self._server = Server(app, self.context, "127.0.0.1", self.port)
         await self._server.__aenter__()
         self.port = self._server.port

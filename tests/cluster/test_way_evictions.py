@@ -295,3 +295,31 @@ def _held(cluster: Cluster) -> list[Body] | None:
         if "shoal.dev/held" in p["metadata"].get("annotations", {})
     ]
     return pods if len(pods) == 2 else None
+
+
+def test_changed_files_are_taken_in_by_a_running_scheduler(
+    cluster: Cluster, shoal: Shoal, tmp_path: Path
+) -> None:
+    cluster.api.create(gated_deployment("web", 2))
+    wait_bound(cluster, 2)
+    other = tmp_path / "other.yaml"
+    other.write_text(QUEUES.replace("guarantee: {H100: 2}", "guarantee: {H100: 1}"))
+    file = tmp_path / "queues.yaml"
+    said = ask(cluster, "check", str(other), "--against", "--queues", str(file))
+    assert said.splitlines() == [
+        "Queue owner: the guarantee of H100 changes from 2 to 1.",
+        "3 queues and 0 pools could be applied",
+    ]
+    other.rename(file)
+    eventually(lambda: _logged(shoal, "pools and queues are taken in"), 30, "nothing is taken in")
+    cluster.api.create(asker(1))
+    wait_bound(cluster, 1, "owner")
+    assert len(bound(cluster)) == 1
+    file.write_text("nonsense")
+    eventually(lambda: shoal.metric("shoal_files_refused") == 1, 30, "nothing is refused")
+    file.write_text(QUEUES)
+    eventually(lambda: shoal.metric("shoal_files_refused") == 0, 30, "it is refused still")
+
+
+def _logged(shoal: Shoal, event: str) -> bool:
+    return any(line.get("event") == event for line in shoal.log())

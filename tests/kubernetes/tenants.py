@@ -4,6 +4,7 @@ from shoal.core.validate import check
 from shoal.kubernetes.scheduler import SchedulerOptions
 from shoal.kubernetes.wire.kinds import PODS, REPLICA_SETS
 from shoal.model.queue import Queue, QueueTree
+from shoal.objects.files import Written
 from tests.kubernetes.manifests import Body, replica_set
 from tests.kubernetes.rig import Rig, Shoal
 
@@ -15,7 +16,7 @@ TREE = QueueTree(
         Queue("borrower", "root"),
     )
 )
-OPTIONS = SchedulerOptions(tick_s=0.0, queues=TREE)
+OPTIONS = SchedulerOptions(tick_s=0.0, written=Written((), TREE))
 
 
 def in_queue(body: Body, queue: str) -> Body:

@@ -6,6 +6,7 @@ from shoal.kubernetes.scheduler import SchedulerOptions
 from shoal.kubernetes.wire.kinds import JOBS, NAMESPACES, NODES, PODS, REPLICA_SETS
 from shoal.model.hold import HoldReason
 from shoal.model.queue import Order, Priority, Queue, QueueTree
+from shoal.objects.files import Written
 from shoal.texts.holds import hold_text
 from shoal.texts.language import Language
 from tests.kubernetes.fake_api import in_loop
@@ -24,7 +25,7 @@ LEADS = QueueTree(
         ),
     )
 )
-OPTIONS = SchedulerOptions(tick_s=0.0, queues=LEADS)
+OPTIONS = SchedulerOptions(tick_s=0.0, written=Written((), LEADS))
 
 
 @pytest.fixture

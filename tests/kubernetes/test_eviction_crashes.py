@@ -9,6 +9,7 @@ from shoal.kubernetes.memory import content_of
 from shoal.kubernetes.scheduler import SchedulerOptions, now_us
 from shoal.kubernetes.wire.kinds import JOBS, NAMESPACES, NODES, PODS, REPLICA_SETS
 from shoal.model.queue import Priority, Queue, QueueTree
+from shoal.objects.files import Written
 from tests.kubernetes.fake_api import in_loop
 from tests.kubernetes.manifests import job, namespace, node, pod, replica_set
 from tests.kubernetes.rig import Crash, Rig, Shoal
@@ -114,11 +115,14 @@ async def test_a_standby_follows_an_eviction_and_its_refusal(rig: Rig) -> None:
 
 LAB = SchedulerOptions(
     tick_s=0.0,
-    queues=QueueTree(
-        (
-            Queue("root"),
-            Queue("lab", "root", guarantee=((H100, 2),), priorities=(Priority("high", 1),)),
-        )
+    written=Written(
+        (),
+        QueueTree(
+            (
+                Queue("root"),
+                Queue("lab", "root", guarantee=((H100, 2),), priorities=(Priority("high", 1),)),
+            )
+        ),
     ),
 )
 
@@ -182,7 +186,7 @@ async def test_what_a_leader_counted_and_did_not_write_down_whole_is_counted_by_
         await settle(rig, first, owners)
     for task in first.scheduler.executor.running:
         task.cancel()
-    kept = content_of(first.world, first.scheduler.source, now_us())
+    kept = content_of(first.world, first.scheduler.source, QueueTree(), now_us())
     assert counted(first) != before
     rig.truths.clear()
     rig.crash_at = None

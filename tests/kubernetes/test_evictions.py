@@ -25,6 +25,7 @@ from shoal.model.hold import HoldReason
 from shoal.model.queue import Queue, QueueTree
 from shoal.model.refusal import RefusalCode
 from shoal.model.workload import WorkloadType
+from shoal.objects.files import Written
 from tests.kubernetes.fake_api import in_loop
 from tests.kubernetes.manifests import Body, job, namespace, node, pod, replica_set, slice_of
 from tests.kubernetes.rig import Rig, Shoal
@@ -408,7 +409,7 @@ TWO_HOURS = ((WorkloadType.BATCH, 2 * HOUR_US),)
 
 
 def with_root(owner: Queue) -> SchedulerOptions:
-    return SchedulerOptions(tick_s=0.0, queues=QueueTree((Queue("root"), owner)))
+    return SchedulerOptions(tick_s=0.0, written=Written((), QueueTree((Queue("root"), owner))))
 
 
 @in_loop

@@ -19,6 +19,7 @@ from shoal.kubernetes.wire.kinds import JOBS, NAMESPACES, NODES, PODS, REPLICA_S
 from shoal.loop.records import encode
 from shoal.model.hold import HoldReason
 from shoal.model.queue import Queue, QueueTree
+from shoal.objects.files import Written
 from tests.kubernetes.fake_api import FakeApi, Refusal, in_loop, transport_to, until
 from tests.kubernetes.manifests import job, namespace, node, pod, replica_set
 from tests.kubernetes.rig import Rig, Shoal
@@ -134,7 +135,7 @@ async def test_what_changed_last_is_kept_although_a_write_was_cut_off(
 
 async def successor(rig: Rig, shoal: Shoal, owners: Owners) -> Shoal:
     """A new process that leads after another, and remembers what that one did."""
-    content = content_of(shoal.world, shoal.scheduler.source, now_us())
+    content = content_of(shoal.world, shoal.scheduler.source, QueueTree(), now_us())
     rig.truths.clear()
     after = Shoal(rig, options=shoal.scheduler.options)
     after.scheduler._recalled = content
@@ -217,6 +218,10 @@ async def test_only_a_leader_remembers() -> None:
     rig = Rig()
     rig.put(NAMESPACES, namespace())
     for leads in (True, False):
-        shoal = Shoal(rig, leads=leads, options=SchedulerOptions(queues=QueueTree((Queue("q"),))))
+        shoal = Shoal(
+            rig,
+            leads=leads,
+            options=SchedulerOptions(written=Written((), QueueTree((Queue("q"),)))),
+        )
         await shoal.step()
         assert (shoal.scheduler._to_remember() is not None) == leads

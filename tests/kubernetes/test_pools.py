@@ -29,7 +29,7 @@ def pool(name: str, *types: WorkloadType, label: str = "pool") -> Pool:
 
 
 POOLS = (pool("big", BATCH), pool("books", NOTEBOOK), pool("other", NOTEBOOK, BATCH, label="also"))
-OPTIONS = SchedulerOptions(tick_s=0.0, pools=POOLS)
+OPTIONS = SchedulerOptions(tick_s=0.0, written=Written(POOLS))
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ def limits(run: int | None = 2, wait: int | None = None) -> SchedulerOptions:
         maximum_run_us=((WorkloadType.BATCH, run * HOUR_US),) if run else (),
         maximum_wait_us=((WorkloadType.BATCH, wait * HOUR_US),) if wait else (),
     )
-    return SchedulerOptions(tick_s=0.0, queues=QueueTree((Queue("root"), queue)))
+    return SchedulerOptions(tick_s=0.0, written=Written((), QueueTree((Queue("root"), queue))))
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def waiting_names(rig: Rig) -> list[str]:
 
 async def successor(rig: Rig, shoal: Shoal, owners: Owners, *, remembers: bool = False) -> Shoal:
     """Another process that leads; only one that remembers is told what was in the ConfigMap."""
-    content = content_of(shoal.world, shoal.scheduler.source, now_us())
+    content = content_of(shoal.world, shoal.scheduler.source, QueueTree(), now_us())
     rig.truths.clear()
     after = Shoal(rig, options=shoal.scheduler.options)
     after.scheduler._recalled = content if remembers else None
@@ -114,7 +114,7 @@ async def test_what_a_controller_makes_again_is_held_back_and_holds_nothing(
     )
     assert said[-2:] == [sentence] * 2
     # Whoever looks once is told the same, with and without the queues.
-    for queues in (limits().queues, QueueTree()):
+    for queues in (limits().written.tree, QueueTree()):
         truth = replace(rig.truth(), as_if_managed=True)
         picture = Picture(truth, CATALOG, Policy("fragmentation"), 1, Written((), queues))
         answer = picture.why("ns", waiting_names(rig)[0])

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from shoal.core import events as ev
+from shoal.core.inside import inside_of
 from shoal.model.fractions import UNIT
 from shoal.model.meaning import Inside, QueueGone
 from shoal.model.workload import Outcome
 from shoal.server.app import PREFIX, make_app
-from shoal.server.changing import inside_of
 from shoal.texts.language import Language
 from shoal.texts.meanings import meaning_text
 from tests.objects.written import pool, queue

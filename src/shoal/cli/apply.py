@@ -42,7 +42,7 @@ def apply(
 
 def apply_files(paths: Sequence[Path], where: Where, *, dry_run: bool) -> None:
     """Send files to a platform, and print what they mean to it."""
-    path = socket_of(where, "queues of a cluster are not kept by Shoal yet")
+    path = socket_of(where, "change the files that shoal scheduler --queues reads")
     body: Json = {
         "files": [{"name": name, "text": text} for name, text in texts_of(paths)],
         "dry_run": dry_run,

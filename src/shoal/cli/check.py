@@ -5,12 +5,24 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from shoal.cli.cluster import DEFAULT_ACCESS, Access, call, check_policy, read_catalog
+from shoal.cli.cluster import (
+    DEFAULT_ACCESS,
+    Access,
+    call,
+    check_policy,
+    read_catalog,
+    read_controllers,
+    read_written,
+)
 from shoal.cli.errors import CannotError, UsageError
-from shoal.cli.where import Where
+from shoal.cli.output import plain
+from shoal.cli.where import Where, is_socket
 
 if TYPE_CHECKING:
+    from shoal.catalog.catalog import Catalog
     from shoal.kubernetes.client import Client
+    from shoal.model.meaning import Meaning
+    from shoal.objects.files import Written
 
 
 def check(
@@ -32,7 +44,8 @@ def check(
     files
         Files or folders with pools and queues.
     against
-        Ask a running shoal up what the files would mean to it.
+        Say what the files would mean to a running shoal up, or to a cluster whose scheduler keeps
+        to the files of --queues.
     socket
         The socket of that shoal up; otherwise SHOAL_SOCKET, or the one of this user.
     lang
@@ -46,7 +59,10 @@ def check(
     if files or against:
         if consistency or scheduler is not None:
             raise UsageError("check files, or a cluster; write two commands for both.")
-        _files(files, access, Where(socket=socket, lang=lang), against=against)
+        where = Where(
+            socket=socket, kubeconfig=access.kubeconfig, context=access.context, lang=lang
+        )
+        _files(files, access, where, against=against)
         return
     if not consistency and scheduler is None:
         raise UsageError("say what to check: write files, --consistency, or --scheduler URL.")
@@ -67,19 +83,40 @@ def _files(files: tuple[Path, ...], access: Access, where: Where, *, against: bo
     """Say what is wrong with files with pools and queues, or what they would mean."""
     from shoal.cli.apply import apply_files, failed
     from shoal.objects.files import BadObjectsError, read_objects
+    from shoal.texts.meanings import meaning_text
     from shoal.texts.screens import screen_text
 
     if not files:
         raise UsageError("say what to check; write files or folders with pools and queues.")
-    if against:
+    if against and is_socket(where):
         apply_files(files, where, dry_run=True)
         return
+    catalog = read_catalog(access)
     try:
-        written = read_objects(files, read_catalog(access))
+        written = read_objects(files, catalog)
+        said = _meanings(written, catalog, access) if against else ()
     except BadObjectsError as error:
         raise failed(error.problems) from None
+    for each in said:
+        print(plain(meaning_text(each, where.language)))
     counts = {"queues": len(written.tree.queues), "pools": len(written.pools)}
-    print(screen_text("well", where.language, **counts))
+    if against and not said:
+        print(screen_text("nothing-changes", where.language))
+    print(screen_text("would-apply" if against else "well", where.language, **counts))
+
+
+def _meanings(written: "Written", catalog: "Catalog", access: Access) -> "tuple[Meaning, ...]":
+    """What the files mean to a cluster. Raises BadObjectsError."""
+    from shoal.kubernetes.picture import look_ahead
+
+    if not access.queues:
+        raise UsageError("say what the scheduler keeps to: write its --queues as well.")
+    old, accounts = read_written(access.queues, catalog), read_controllers(access.controllers)
+
+    async def ask(client: "Client") -> "tuple[Meaning, ...]":
+        return await look_ahead(client, catalog, old, written, accounts)
+
+    return call(access, ask)
 
 
 def _rebuilt(access: Access) -> list[str]:

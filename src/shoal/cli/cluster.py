@@ -61,16 +61,13 @@ def read_catalog(access: Access) -> "Catalog":
 
 
 def read_written(files: Iterable[Path], catalog: "Catalog") -> "Written":
-    """The pools and queues in files, the queues as the core counts them. Raises UsageError."""
-    from shoal.objects.files import BadObjectsError, Written, read_objects
-    from shoal.objects.quotas import names_of
-    from shoal.objects.tree import resolved
+    """The pools and queues in files. Raises UsageError."""
+    from shoal.objects.files import BadObjectsError, read_objects
 
     try:
-        written = read_objects(files, catalog)
+        return read_objects(files, catalog)
     except BadObjectsError as error:
         raise UsageError(str(error)) from None
-    return Written(written.pools, resolved(written.tree, names_of(catalog)))
 
 
 def read_controllers(accounts: tuple[str, ...]) -> "Controllers":

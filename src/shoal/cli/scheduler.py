@@ -86,7 +86,6 @@ def scheduler(
             option = name.replace("_", "-")
             raise UsageError(f"--{option} expects seconds from 0, found {seconds:g}.")
     catalog = read_catalog(access)
-    written = read_written(access.queues, catalog)
     options = ProcessOptions(
         policy=access.policy,
         elects=leader_elect,
@@ -95,8 +94,8 @@ def scheduler(
         host=host,
         port=port,
         scheduler=SchedulerOptions(
-            pools=written.pools,
-            queues=written.tree,
+            written=read_written(access.queues, catalog),
+            files=access.queues,
             source=SourceOptions(
                 slot_keep_us=round(times.keep_places * _SECOND_US),
                 controllers=read_controllers(access.controllers),

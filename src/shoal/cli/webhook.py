@@ -74,6 +74,7 @@ def webhook(
     tree = read_written(serving.queues, known).tree
     options = WebhookOptions(
         judging=Judging.by(tree, read_controllers(serving.controllers)),
+        files=serving.queues,
         namespace=serving.namespace,
         service=serving.service,
         names=serving.also_known_as,

@@ -112,6 +112,11 @@ def find(where: Where, reading: Reading) -> Platform:
     return ClusterPlatform(where, reading)
 
 
+def is_socket(where: Where) -> bool:
+    """Whether a running `shoal up` is meant, and no cluster. Raises NoPlatformError."""
+    return _socket(where) is not None
+
+
 def socket_of(where: Where, instead: str) -> Path:
     """The socket of a running `shoal up`, for what only that can do; a cluster has `instead`."""
     if (path := _socket(where)) is not None:

@@ -145,9 +145,10 @@ class AskReader:
             judged = asker is not None and bool(pod.spec.scheduling_gates)
             subjects = asker.subjects if asker is not None and judged else None
             granted = _granted(place, written, plain, subjects)
-            if isinstance(granted, Refusal):
+            if not isinstance(granted, Refusal):
+                queue, priority = granted
+            elif pod.spec.scheduling_gates:
                 return Ask(self._held_by(plain), granted)
-            queue, priority = granted
         claimed = claimed_of(plain)
         driver = ""
         mask = "+".join(resource for resource, _ in reading.resources)

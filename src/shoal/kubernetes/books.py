@@ -87,6 +87,8 @@ class Books:
         self._stuck: dict[str, Hold] = {}
         """Bare pods that are pinned to a node where they do not start."""
         self._queued: list[ev.Event] = []
+        self._settled = False
+        self._kept_to: tuple[tuple[Pool, ...], QueueTree] = ((), QueueTree())
         self.kept: dict[str, Kept] = {}
         """Places that an earlier leader kept for workloads that have not been seen yet."""
 
@@ -95,11 +97,23 @@ class Books:
         self._queued.append(event)
 
     def keep_to(self, pools: tuple[Pool, ...], queues: QueueTree, now_us: int) -> None:
-        """Have the world keep to these pools and queues from the beginning."""
-        if pools:
+        """Have the world keep to these pools and queues from now on; pods are looked at again."""
+        known = self._kept_to
+        if pools != known[0]:
             self.queue(ev.PoolsSet(now_us, pools))
-        if queues.queues:
+        if queues != known[1]:
             self.queue(ev.QueuesSet(now_us, queues))
+        if (pools, queues) != known:
+            self._kept_to = pools, queues
+            self._pods_dirty.update(dict.fromkeys(self.pods))
+
+    def settle(self) -> None:
+        """Have running work charged where it belongs now whose queue there is not any more.
+
+        Before that it may be that a queue closes which an earlier leader kept to.
+        """
+        self._settled = True
+        self._pods_dirty.update(dict.fromkeys(self.pods))
 
     def mark_owner(self, owner: str) -> None:
         """Have the pods of an owner looked at again."""
@@ -126,6 +140,14 @@ class Books:
         place = Place(self.truth.namespace(namespace).channel, tree, namespace, labels)
         self._places[namespace] = tree, found, place
         return place
+
+    def _home_of(self, workload: Workload, pod: Pod) -> str:
+        """The queue of running work: where it started, or its pod's where there is none such."""
+        tree = self.world.tenants.tree
+        if not self._settled or not tree.queues or tree.get(workload.queue) is not None:
+            return workload.queue
+        now = self.ask(pod).queue
+        return now if tree.get(now) is not None else workload.queue
 
     def is_strange(self, pod: Pod) -> bool:
         """Whether a pod that names a Job or ReplicaSet as its controller was not made for it.
@@ -185,7 +207,8 @@ class Books:
         entry = self.world.entries.get(name)
         placement = Placement(0, node, leaves)
         if entry is not None:
-            if entry.held.get(0) == placement:
+            is_home = self._home_of(entry.workload, pod) == entry.workload.queue
+            if entry.held.get(0) == placement and is_home:
                 return
             yield ev.WorkloadEnded(now_us, name, Outcome.CANCELLED)
         ask = self.ask(pod)

@@ -101,7 +101,9 @@ class Flight:
             ]
             whole = parts_of(plans)[bearers.index(number)]
         evicted = self.evicting.get(number)
-        return PlanNote(self.uid, self.attempt, pod_count(self.workload), own, whole, evicted)
+        workload = self.workload
+        pods = pod_count(workload)
+        return PlanNote(self.uid, self.attempt, pods, own, whole, evicted, workload.queue)
 
 
 def pod_count(workload: Workload) -> int:

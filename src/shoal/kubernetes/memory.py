@@ -30,6 +30,7 @@ from shoal.kubernetes.source import Source
 from shoal.kubernetes.wire.cluster import ConfigMap
 from shoal.kubernetes.wire.kinds import CONFIG_MAPS
 from shoal.loop.records import RecordingError, decode, encode
+from shoal.model.queue import QueueTree
 
 _log = structlog.get_logger(__name__)
 
@@ -53,13 +54,15 @@ class Content(msgspec.Struct, frozen=True):
     """What is kept: events that restore what the core has learned, and pasts of workloads.
 
     `refusals` says until when (us) pods of an owner are not planned on a node again; `ended`, by
-    owner, what ran for as long as it may.
+    owner, what ran for as long as it may; `queues` are those that were kept to, as
+    they are written.
     """
 
     events: bytes = b""
     pasts: dict[str, Past] = {}
     refusals: dict[str, dict[str, int]] = {}
     ended: dict[str, tuple[Ended, ...]] = {}
+    queues: QueueTree = QueueTree()
 
 
 _decoder = msgspec.msgpack.Decoder(Content)
@@ -144,13 +147,14 @@ class Memory:
                     await self.write(now)
 
 
-def content_of(world: World, source: Source, now_us: int) -> Content:
-    """What is to be remembered of a world and of what its source knows beside it."""
+def content_of(world: World, source: Source, queues: QueueTree, now_us: int) -> Content:
+    """What is to be remembered of a world and of what is known beside it."""
     return Content(
         b"".join(encode(event) for event in _learned(world)),
         source.pasts(),
         source.units.refused_now(now_us),
         dict(source.units.timed_out.ended),
+        queues,
     )
 
 

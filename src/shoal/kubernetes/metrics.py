@@ -75,6 +75,11 @@ class SchedulerMetrics(Collector):
         )
         several.add_metric([], len(scheduler.several_pools.found))
         yield several
+        refused = GaugeMetricFamily(
+            "shoal_files_refused", "1 while changed files with pools and queues are not taken in."
+        )
+        refused.add_metric([], 1.0 if scheduler.files.refused else 0.0)
+        yield refused
         frozen = GaugeMetricFamily(
             "shoal_evictions_frozen", "1 while nobody is evicted until a person resumes."
         )

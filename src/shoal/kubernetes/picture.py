@@ -19,6 +19,7 @@ from shoal.kubernetes.client import Client
 from shoal.kubernetes.consistency import differences
 from shoal.kubernetes.controllers import KUBERNETES_OWN, Controllers
 from shoal.kubernetes.fleet import FleetView
+from shoal.kubernetes.organisation import Organisation, meanings
 from shoal.kubernetes.plans import read_note
 from shoal.kubernetes.pricing import price_now
 from shoal.kubernetes.scheduler import now_us
@@ -28,10 +29,13 @@ from shoal.kubernetes.wire.kinds import NAMESPACES
 from shoal.kubernetes.wire.pod import Pod
 from shoal.loop.engine import Loop, NoRecorder
 from shoal.model.hold import Hold
+from shoal.model.meaning import Meaning
 from shoal.model.pool import Pool, pools_of_node
 from shoal.model.verdict import Verdict
 from shoal.model.workload import Placement, WorkloadType
-from shoal.objects.files import Written
+from shoal.objects.files import BadObjectsError, Written
+from shoal.objects.pools import node_problems
+from shoal.objects.quotas import names_of
 
 NOTHING: Final = Written()
 
@@ -170,7 +174,7 @@ class Picture:
         self.held: dict[str, tuple[str, Placement]] = {}
         """Workload and place of each pod that holds something, before the cycle."""
         self._collector = _Collector()
-        self.source.keep_to(written.pools, written.tree, now_us())
+        Organisation(self.source, names_of(catalog)).take(written, now_us())
         self._decide(policy, seed)
 
     def _decide(self, policy: Policy, seed: int) -> None:
@@ -387,7 +391,7 @@ async def take_picture(
     *,
     seed: int | None = None,
 ) -> Picture:
-    """Look at a cluster once, with these pools and queues, the queues as the core counts them."""
+    """Look at a cluster once, with these pools and queues."""
     truth = await listed(client, as_if_managed=True)
     askers = Askers(truth, controllers)
     await askers.begin(client)
@@ -410,13 +414,41 @@ async def compare_once(client: Client, catalog: Catalog) -> list[str]:
     found: list[str] = []
     for _ in range(LOOKS):
         truth = await listed(client)
-        world = World()
-        fleet = FleetView(truth, world, catalog)
-        source = Source(truth, world, AskReader(catalog, Askers(truth)), fleet)
-        while source.is_dirty:
-            for event in source.changes(now_us()):
-                world.apply(event)
+        source = _made_anew(truth, catalog, NOTHING, Askers(truth))
         found = differences(source, await listed(client))
         if not found:
             break
     return found
+
+
+async def look_ahead(
+    client: Client,
+    catalog: Catalog,
+    old: Written,
+    new: Written,
+    controllers: Controllers = KUBERNETES_OWN,
+) -> tuple[Meaning, ...]:
+    """What it means for a cluster to keep to these pools and queues instead of those.
+
+    Raises `BadObjectsError` where a node would be in several pools.
+    """
+    truth = await listed(client, as_if_managed=True)
+    askers = Askers(truth, controllers)
+    await askers.begin(client)
+    world = _made_anew(truth, catalog, old, askers).world
+    labels = {node.name: node.labels for node in world.fleet.nodes if node is not None}
+    problems = node_problems(new.pools, labels)
+    if problems:
+        raise BadObjectsError(problems)
+    return meanings(world, old, new, names_of(catalog))
+
+
+def _made_anew(truth: Truth, catalog: Catalog, written: Written, askers: Askers) -> Source:
+    """A source with a world as the API server has it, in which nothing is decided."""
+    world = World()
+    source = Source(truth, world, AskReader(catalog, askers), FleetView(truth, world, catalog))
+    Organisation(source, names_of(catalog)).take(written, now_us())
+    while source.is_dirty:
+        for event in source.changes(now_us()):
+            world.apply(event)
+    return source

@@ -86,6 +86,8 @@ class PlanNote(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     own: PodPlan
     whole: Part | None = None
     eviction: Eviction | None = None
+    queue: str = ""
+    """In which it started: it stays charged to that, whatever its namespace says later."""
 
     @property
     def start(self) -> tuple[str, int]:

@@ -10,6 +10,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, Protocol
 
 import structlog
@@ -29,9 +30,11 @@ from shoal.kubernetes.deadlines import DEFAULT_OPTIONS as DEADLINE_DEFAULTS
 from shoal.kubernetes.deadlines import DeadlineOptions, Deadlines
 from shoal.kubernetes.events import EventRecorder, Told
 from shoal.kubernetes.executor import KubernetesExecutor
+from shoal.kubernetes.files import Files
 from shoal.kubernetes.fleet import FleetView
 from shoal.kubernetes.flights import Flight
 from shoal.kubernetes.memory import Content, Memory, content_of, events_of
+from shoal.kubernetes.organisation import Organisation
 from shoal.kubernetes.pricing import Pricing
 from shoal.kubernetes.several_pools import SeveralPools
 from shoal.kubernetes.source import Source
@@ -40,10 +43,11 @@ from shoal.kubernetes.wire.meta import ObjectReference
 from shoal.loop.engine import Loop, NoRecorder, Recorder
 from shoal.loop.periods import periods_due
 from shoal.model.hold import Hold, HoldReason
-from shoal.model.pool import Pool
-from shoal.model.queue import QueueTree
+from shoal.objects.files import Written
 from shoal.objects.pools import several_pools_problem
+from shoal.objects.quotas import names_of
 from shoal.texts.holds import hold_text
+from shoal.texts.meanings import meaning_text
 from shoal.texts.verdicts import verdict_text
 
 _log = structlog.get_logger(__name__)
@@ -67,7 +71,7 @@ class AlwaysLeads:
     is_leader = True
 
 
-NO_QUEUES: Final = QueueTree()
+NOTHING: Final = Written()
 
 
 @dataclass(frozen=True)
@@ -80,9 +84,10 @@ class SchedulerOptions:
     """The pause in which changes gather, so that one cycle serves them all."""
     tick_s: float = 0.5
     """How often deadlines are looked at."""
-    pools: tuple[Pool, ...] = ()
-    queues: QueueTree = NO_QUEUES
-    """The tenant tree, as `objects.tree.resolved` writes it out."""
+    written: Written = NOTHING
+    """The pools and queues."""
+    files: tuple[Path, ...] = ()
+    """Where they are written; they are read again when they change."""
     source: SourceOptions = SOURCE_DEFAULTS
     deadlines: DeadlineOptions = DEADLINE_DEFAULTS
 
@@ -169,7 +174,9 @@ class Scheduler:
         self.loop = Loop(self.world, policy, seed, self.executor, recorder or NoRecorder())
         self.pricing = Pricing(self.world, policy, self.wake)
         self.several_pools = SeveralPools(self.world)
-        self.source.keep_to(options.pools, options.queues, now_us())
+        self.organisation = Organisation(self.source, names_of(catalog))
+        self.organisation.take(options.written, now_us())
+        self.files = Files(options.files, catalog)
         for store in truth.stores:
             store.subscribe(self._changed)
 
@@ -189,6 +196,7 @@ class Scheduler:
             if self._tell is not None:
                 tasks.create_task(self._tell.run(), name="events")
             tasks.create_task(self.pricing.run(), name="prices")
+            tasks.create_task(self.files.follow(self._keep_to), name="files")
             if self._memory is not None:
                 tasks.create_task(self._memory.run(self._to_remember), name="memory")
             tasks.create_task(self._drive(), name="drive")
@@ -217,6 +225,17 @@ class Scheduler:
                 await asyncio.sleep(0)
             else:
                 await self._rest()
+
+    def _keep_to(self, written: Written) -> None:
+        """Keep to other pools and queues."""
+        said = self.organisation.take(written, now_us())
+        _log.info(
+            "pools and queues are taken in",
+            pools=len(written.pools),
+            queues=len(written.tree.queues),
+            means=[meaning_text(each) for each in said],
+        )
+        self.wake()
 
     def step(self) -> bool:
         """Take in what changed, and decide if this process may; whether there is more to do."""
@@ -253,8 +272,10 @@ class Scheduler:
         if gained:
             _log.info("deciding", cluster_is_visible=not self._cache.troubles())
             self.executor.take_over()
+            self.source.settle()
             for owner in list(self.source.flights_of):
                 self.source.mark_owner(owner)
+        self.organisation.let_closed_go(at_us)
         if not leads or self._cache.troubles():
             return False
         self.executor.release_seats()
@@ -276,13 +297,14 @@ class Scheduler:
         for owner in self.source.units.timed_out.recall(content.ended):
             self.source.mark_owner(owner)
         yield from events_of(content)
+        self.organisation.recall(content.queues, at_us)
         yield from self.source.recall(content.pasts, at_us)
         yield from self.source.changes(at_us)
 
     def _to_remember(self) -> Content | None:
         if not self._leadership.is_leader or not self.source.acts or not self.is_ready:
             return None
-        return content_of(self.world, self.source, now_us())
+        return content_of(self.world, self.source, self.organisation.written.tree, now_us())
 
     def _is_time(self, at_us: int) -> bool:
         return self._look_again_us is not None and self._look_again_us <= at_us

@@ -51,6 +51,10 @@ class Seats(Books):
                 yield from self._leave(uid, now_us)
                 yield from self._as_it_is(uid, pod, stage, now_us)
                 return
+            home = self._home_of(flight.workload, pod)
+            if home != flight.workload.queue:
+                flight.workload = replace(flight.workload, queue=home)
+                yield from self._restore(flight, now_us)
             yield from self._resettle(flight, number, pod, now_us)
             if entry is not None and number not in entry.started:
                 yield ev.PodStarted(now_us, workload, number)

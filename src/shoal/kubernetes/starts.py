@@ -1,6 +1,7 @@
 """Starts: decided here, taken back, or found on pods that another process let go."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -296,4 +297,5 @@ class Starts(Seats):
         for number in range(note.pods):
             last = (pods[number], self.ask(pods[number])) if number in pods else last
             pairs.append(last)
-        return workload_of(note.workload, pairs, created_us(pods.values()))
+        workload = workload_of(note.workload, pairs, created_us(pods.values()))
+        return replace(workload, queue=note.queue or workload.queue)

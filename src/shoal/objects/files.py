@@ -50,7 +50,9 @@ def read_objects(paths: Iterable[Path], catalog: Catalog, day: date = LAST_DAY) 
 def object_texts(paths: Iterable[Path]) -> list[tuple[str, bytes]]:
     """The files, or those of folders, each with its name. Raises `BadObjectsError`."""
     try:
-        return [(str(file), raw_bytes(file, str(file))) for path in paths for file in _expand(path)]
+        return [
+            (str(file), raw_bytes(file, str(file))) for path in paths for file in files_of(path)
+        ]
     except CatalogError as error:
         raise BadObjectsError(error.problems) from None
 
@@ -113,7 +115,8 @@ def _kind(source: Source) -> str | None:
     return str(kind)
 
 
-def _expand(path: Path) -> list[Path]:
+def files_of(path: Path) -> list[Path]:
+    """A file, or those that are read of a folder. Raises `BadObjectsError`."""
     if not path.is_dir():
         return [path]
     found = sorted((*path.glob("*.yaml"), *path.glob("*.yml")))

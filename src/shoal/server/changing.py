@@ -3,11 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock
 
-from shoal.core.charges import charges_of
-from shoal.core.neighbours import strangers
+from shoal.core.inside import inside_of, running_on
 from shoal.core.world import World
-from shoal.model.fractions import UNIT
-from shoal.model.meaning import Debt, Inside, Meaning, PoolChanged, PoolDebt, Running
+from shoal.model.meaning import Debt, Meaning, PoolChanged, PoolDebt
 from shoal.objects.files import BadObjectsError, Written, read_object_texts
 from shoal.objects.meaning import closing_kept, meaning, pools_meaning
 from shoal.objects.pools import node_problems
@@ -19,56 +17,6 @@ from shoal.server.problems import Kind, ProblemError
 from shoal.server.standing import Look, Standing
 from shoal.texts.language import Language
 from shoal.texts.meanings import meaning_text
-
-
-def inside_of(world: World) -> dict[str, Inside]:
-    """The work in each queue that has any, as the world charges it."""
-    running: dict[str, int] = {}
-    waiting: dict[str, int] = {}
-    on_device: dict[tuple[str, bool, str, str], int] = {}
-    for entry in world.entries.values():
-        queue = entry.workload.queue
-        counts = running if entry.held else waiting
-        counts[queue] = counts.get(queue, 0) + 1
-        returnable = world.returnable(entry.workload)
-        for pod, placement in entry.held.items():
-            for charge in charges_of(world.fleet, entry.request_of(pod), placement):
-                fixed = not returnable and not entry.spared(pod)
-                for part in (False, True) if fixed else (False,):
-                    place = (queue, part, charge.accelerator, charge.device)
-                    on_device[place] = on_device.get(place, 0) + charge.units
-    units: dict[tuple[str, bool], dict[str, int]] = {}
-    for (queue, fixed, accelerator, _), charged in on_device.items():
-        held = units.setdefault((queue, fixed), {})
-        held[accelerator] = held.get(accelerator, 0) + min(charged, UNIT)
-    return {
-        queue: Inside(
-            running.get(queue, 0),
-            waiting.get(queue, 0),
-            units.get((queue, False), {}),
-            units.get((queue, True), {}),
-        )
-        for queue in sorted(running.keys() | waiting.keys())
-    }
-
-
-def running_on(world: World) -> list[Running]:
-    """The workloads that hold something on nodes that are there."""
-    fleet = world.fleet
-    found = []
-    for entry in world.entries.values():
-        nodes, beside = set(), set()
-        for placement in entry.held.values():
-            row = fleet.row_of[placement.node]
-            if not fleet.present[row]:
-                continue
-            nodes.add(placement.node)
-            columns = (fleet.leaves[row].index(leaf) for leaf in placement.leaves)
-            if any(strangers(fleet, row, column) for column in columns):
-                beside.add(placement.node)
-        if nodes:
-            found.append(Running(entry.workload.type, frozenset(nodes), frozenset(beside)))
-    return found
 
 
 class Changes:

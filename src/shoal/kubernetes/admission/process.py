@@ -5,6 +5,7 @@ Replicas share nothing but the Secret with the certificate, so any number may ru
 
 import asyncio
 from dataclasses import dataclass
+from pathlib import Path
 
 import structlog
 
@@ -15,6 +16,8 @@ from shoal.kubernetes.admission.names import MUTATING_POLICY_SINCE
 from shoal.kubernetes.admission.review import DEFAULT_JUDGING, Judging
 from shoal.kubernetes.admission.server import Server, application
 from shoal.kubernetes.client import Client
+from shoal.kubernetes.files import Files
+from shoal.objects.files import Written
 from shoal.texts.language import Language
 
 _log = structlog.get_logger(__name__)
@@ -32,6 +35,7 @@ class WebhookOptions:
         port: the port to listen on.
         language: of refusals and hints.
         judging: the queues that work can wait in, and whose objects are others'.
+        files: where those queues are written; they are read again when they change.
     """
 
     namespace: str = "shoal"
@@ -41,6 +45,7 @@ class WebhookOptions:
     port: int = 8443
     language: Language = Language.ENGLISH
     judging: Judging = DEFAULT_JUDGING
+    files: tuple[Path, ...] = ()
 
 
 async def serve(
@@ -52,6 +57,12 @@ async def serve(
     keeper = Keeper(client, options.namespace, names)
     context = server_context()
     ready = asyncio.Event()
+    judging = options.judging
+
+    def judge_by(written: Written) -> None:
+        nonlocal judging
+        judging = Judging.by(written.tree, judging.stamping.controllers)
+        _log.info("queues are taken in", queues=len(written.tree.queues))
 
     def take(pair: Pair) -> None:
         use(context, pair)
@@ -60,15 +71,16 @@ async def serve(
 
     async with asyncio.TaskGroup() as group:
         keeping = group.create_task(keeper.run(take))
+        following = group.create_task(Files(options.files, catalog).follow(judge_by))
         stopped = group.create_task(stop.wait())
         taken = group.create_task(ready.wait())
         await asyncio.wait((taken, stopped), return_when=asyncio.FIRST_COMPLETED)
         if ready.is_set():
             app = application(
-                catalog, gates=gates, judging=options.judging, language=options.language
+                catalog, gates=gates, judging=lambda: judging, language=options.language
             )
             async with Server(app, context, options.host, options.port) as server:
                 _log.info("serving", port=server.port, gates=gates)
                 await stopped
-        for task in (keeping, taken):
+        for task in (keeping, following, taken):
             task.cancel()

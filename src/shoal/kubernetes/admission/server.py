@@ -1,6 +1,7 @@
 """The webhook's process: HTTPS in, an answer of `review` out. It keeps nothing between calls."""
 
 import ssl
+from collections.abc import Callable
 from typing import Final, Self
 
 from aiohttp import web
@@ -25,7 +26,7 @@ def application(
     catalog: Catalog,
     *,
     gates: bool,
-    judging: review.Judging = review.DEFAULT_JUDGING,
+    judging: Callable[[], review.Judging] = lambda: review.DEFAULT_JUDGING,
     language: Language = Language.ENGLISH,
 ) -> web.Application:
     """The web application.
@@ -33,8 +34,8 @@ def application(
     Args:
         catalog: names that ask for devices.
         gates: whether the gate and the stamps are added here (before Kubernetes 1.36).
-        judging: the queues that there are, of which a namespace may use some, as is judged when it
-            plans; and what decides on stamps.
+        judging: says what is judged by at present: the queues that there are, of which a namespace
+            may use some, as is judged when it plans; and what decides on stamps.
         language: of refusals and hints.
     """
 
@@ -42,10 +43,11 @@ def application(
         channel = _CHANNELS.get(request.match_info["channel"])
         if channel is None:
             raise web.HTTPNotFound(text="the path ends in dra or device-plugin")
-        rules = Rules(channel, judging.queues)
+        by = judging()
+        rules = Rules(channel, by.queues)
         try:
             question = review.read_question(await request.read())
-            said = review.judge(question, catalog, rules, judging, gates=gates)
+            said = review.judge(question, catalog, rules, by, gates=gates)
         except (ValueError, WireError) as error:
             raise web.HTTPBadRequest(text=f"this is no AdmissionReview of a pod: {error}") from None
         body = review.response(question, said, language)
@@ -56,7 +58,7 @@ def application(
             question = read_owner_question(await request.read())
         except ValueError as error:
             raise web.HTTPBadRequest(text=f"this is no AdmissionReview: {error}") from None
-        body = review.response(question, review.stamp(question, judging.stamping), language)
+        body = review.response(question, review.stamp(question, judging().stamping), language)
         return web.Response(body=body, content_type="application/json")
 
     async def healthy(_: web.Request) -> web.Response:
