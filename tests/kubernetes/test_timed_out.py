@@ -274,10 +274,10 @@ async def test_one_more_pod_of_a_job_does_not_let_it_run_anew(rig: Rig, to: To) 
 async def test_a_pod_that_is_held_back_takes_the_place_of_nobody_who_is_evicted(
     rig: Rig, to: To
 ) -> None:
-    root, lab = limits().queues.queues
+    root, lab = limits().written.tree.queues
     owner_queue = Queue("owner", "root", guarantee=((H100, 2),))
     queues = QueueTree((root, replace(lab, guarantee=()), owner_queue))
-    options = SchedulerOptions(tick_s=0.0, queues=queues)
+    options = SchedulerOptions(tick_s=0.0, written=Written((), queues))
     owner = rig.put(REPLICA_SETS, replica_set("w", 1))
     owners = Owners(rig, (owner, "ReplicaSet", "lab"))
     shoal = Shoal(rig, options=options)
@@ -310,7 +310,8 @@ async def test_what_cannot_be_read_for_a_while_is_held_back_still(rig: Rig, to: 
     to(3)
     await settle(rig, shoal, owners)
     rig.truths.clear()
-    other = SchedulerOptions(tick_s=0.0, queues=QueueTree((Queue("root"), Queue("other", "root"))))
+    tree = QueueTree((Queue("root"), Queue("other", "root")))
+    other = SchedulerOptions(tick_s=0.0, written=Written((), tree))
     await settle(rig, Shoal(rig, options=other), owners)
     assert rig.bound() == {}
     rig.truths.clear()
