@@ -352,7 +352,7 @@ class Day:
         self.nobody_hears_twice(came)
         if came.complete:
             check_answers(self.world)
-            self.nobody_who_fits_waits()
+            self.nobody_who_fits_waits(came)
 
     def nobody_hears_twice(self, came: Cycle) -> None:
         """Who starts is not told to wait, and nobody is told two things."""
@@ -365,10 +365,15 @@ class Day:
                 heard.append(decision.workload)
         assert len(heard) == len(set(heard))
 
-    def nobody_who_fits_waits(self) -> None:
-        """After a complete cycle another has nothing to say, even if it looks at everyone."""
-        again = cycle(self.world, self.policy, self.now(), SEED, Budget(AMPLE))
-        assert again.decisions == ()
+    def nobody_who_fits_waits(self, came: Cycle) -> None:
+        """After a complete cycle another has nothing to say, even if it looks at everyone.
+
+        Unless it asked to look again by then.
+        """
+        again_us = self.now()
+        if came.look_again_us is None or came.look_again_us > again_us:
+            again = cycle(self.world, self.policy, again_us, SEED, Budget(AMPLE))
+            assert again.decisions == ()
         afresh = World()
         for event in self.world.snapshot(self.time):
             if isinstance(event, ev.GroupRestored):

@@ -287,6 +287,8 @@ def test_pods_that_join_are_told_with_when_they_were_to_and_what_came_of_it() ->
             again.restore(part)
     assert again.lives["w"] == life
     for each in (story, again):
+        told(each, ev.PodMoved(5, "w", Placement(2, "m", ())))
+        assert each.lives["w"].placements == places, "what does not run yet is nowhere else"
         told(each, ev.StartFailed(5, "w", 1, 3), ev.PodStarted(6, "w", 2))
         life = each.lives["w"]
         assert (life.placements, life.joining) == (places[:3], {})

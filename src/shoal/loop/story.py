@@ -325,7 +325,9 @@ class Story:
     def _pod_moved(self, event: ev.PodMoved) -> None:
         life = self.lives.get(event.uid)
         moved = event.placement
-        if life is not None and moved.pod not in self._not_running.get(event.uid, ()):
+        if life is None or moved.pod in life.joining:
+            return
+        if moved.pod not in self._not_running.get(event.uid, ()):
             life.placements = tuple(
                 moved if each.pod == moved.pod else each for each in life.placements
             )
