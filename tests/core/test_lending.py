@@ -65,6 +65,50 @@ def test_a_promise_in_a_group_counts_as_its_dearest_accelerator() -> None:
     assert case.holds("y") == 2000, "x may hold it as an H100 the next time"
 
 
+def test_what_is_not_held_needs_no_cover() -> None:
+    """Two H100 are the team's to give; that none of a's one unit is left for A100 harms nobody."""
+    queues = (of("team", (("H100", 3),)), of("a", ((UNITS, 1),), parent="team"))
+    case = Case(MIXED, rated(*queues))
+    case.submit(work("a/0", 2, type_=NOTEBOOK, accelerators=("H100",)))
+    assert case.starts("a/0") == ["0:00"]
+    assert case.world.tenants.debts() == {}
+
+
+def test_what_covers_one_accelerator_is_not_used_up_by_another() -> None:
+    """The team's A100 would cover b's, but then a's notebook on H100 had nothing that covers it."""
+    group = (("A100|H100", 2),)
+    queues = (
+        of("team", (("A100", 2),)),
+        of("lab", group, parent="team"),
+        of("a", (), parent="lab"),
+        of("b", (), parent="lab"),
+    )
+    case = Case(MIXED, rated(*queues))
+    case.submit(work("a/0", 1, type_=NOTEBOOK, accelerators=("H100",)))
+    case.submit(work("b/0", 2, type_=NOTEBOOK, accelerators=("A100",)))
+    assert case.holds("b") == 0
+    over = OverQuota(Reason.GUARANTEE, "lab", "A100|H100", UNIT, 2 * UNIT, 2 * UNIT)
+    assert case.verdict("b/0").over_quota == over
+    case.submit(work("b/1", 1, type_=NOTEBOOK, accelerators=("A100",)))
+    assert case.starts("b/1") == ["0:00"], "the group has one left"
+    case.end("a/0", "b/1")
+    assert case.starts("b/0") == ["0:00"]
+
+
+def test_a_debt_on_one_accelerator_is_made_no_larger_by_another() -> None:
+    """a holds three A100 where its unit covers two; H100 that the team covers come elsewhere."""
+    queues = (of("team", (("H100", 3),)), of("a", ((UNITS, 1),), parent="team"))
+    case = Case(MIXED, rated(*queues))
+    for number in range(3):
+        case.adopt(work(f"a/{number}", type_=NOTEBOOK, accelerators=("A100",)), "a")
+    debts = case.world.tenants.debts()
+    assert debts == {("guarantee", "a\0A100"): UNIT // 5}
+    case.submit(work("a/new", type_=NOTEBOOK, accelerators=("H100",)))
+    assert (case.starts("a/new"), case.world.tenants.debts()) == ([], debts)
+    case.end("a/0", "a/1", "a/2")
+    assert case.starts("a/new") == ["0:00"]
+
+
 def test_a_queue_borrows_up_to_its_limit() -> None:
     """Guaranteed two, may borrow one: the fourth waits, with the sum."""
     case = Case([node("n", 8)], tree(replace(queue("q", 2), borrow=(("H100", 1),)), queue("r", 2)))

@@ -29,6 +29,9 @@ Vanished = tuple[str, str, str, int]
 Shrunk = tuple[str, str, int]
 """Queue, accelerators, and the units that are left of the guarantee."""
 
+Uncovered = Mapping[tuple[str, str], OverQuota]
+"""By queue and accelerator: the guarantee nearest to it that is too small."""
+
 
 class Guarantees(Accounts):
     """Accounts, with what their queues are guaranteed."""
@@ -64,6 +67,10 @@ class Guarantees(Accounts):
             for name, number in self._number.items()
             if closing and not closing.isdisjoint(self._paths[name])
         }
+        self.counts_several = any(
+            bound.rated or len(bound.accelerators) > 1 for b in self._written for bound in b
+        )
+        """Whether any guarantee counts several accelerators together."""
         paths = [self._paths[queue.name] for queue in tree.queues]
         self._shrinking = Shrinking(self._written, self._children, paths, self._weight)
         self._shrink_after_us = next(
@@ -180,6 +187,43 @@ class Guarantees(Accounts):
 
     # What it covers -----------------------------------------------------------------------------
 
+    def uncovered(self) -> Uncovered:
+        """Return what is held that cannot be returned and that guarantees do not cover, and why.
+
+        Where a queue holds none of an accelerator, there is nothing to cover, whatever its share of
+        a guarantee on several is used for.
+        """
+        names = self._fleet.accelerators()
+        return {
+            (queue, name): over
+            for queue, path in self._paths.items()
+            if not self._children[path[0]]
+            for name in names
+            if self._fixed[path[0], self._column(name)]
+            if (over := self._not_guaranteed(queue, name, {})) is not None
+        }
+
+    def over_others(
+        self, queue: str, asked: Mapping[str, int], before: Uncovered
+    ) -> OverQuota | None:
+        """Return the guarantee that covers less than `before` of what else is held.
+
+        What was asked is covered itself, but where a guarantee counts several accelerators it may
+        be so by one further up that does not count what the nearer one has covered until now.
+        """
+        for (holder, name), over in self.uncovered().items():
+            known = before.get((holder, name))
+            if name in asked and holder == queue:
+                continue
+            if known is not None and known.used_units >= over.used_units:
+                continue
+            for number in self._paths[holder]:
+                bound = self._guarantee_on(number, name)
+                needed = self._needed_of(number, bound)
+                if number in self._paths[queue] and bound.counts(asked) and needed > bound.units:
+                    return self._over(Reason.GUARANTEE, number, bound, needed, asked)
+        return None
+
     def _not_guaranteed(
         self, queue: str, accelerator: str, asked: Mapping[str, int]
     ) -> OverQuota | None:
@@ -187,11 +231,15 @@ class Guarantees(Accounts):
         first: OverQuota | None = None
         for number in self._paths[queue]:
             bound = self._guarantee_on(number, accelerator)
-            needed = -(-self._needed(number, self._columns(bound), bound.rated) // RATE_ONE)
+            needed = self._needed_of(number, bound)
             if needed <= bound.units:
                 return None
             first = first or self._over(Reason.GUARANTEE, number, bound, needed, asked)
         return first
+
+    def _needed_of(self, number: int, bound: Bound) -> int:
+        """Return how large a guarantee of a queue would have to be, in units, rounded up."""
+        return -(-self._needed(number, self._columns(bound), bound.rated) // RATE_ONE)
 
     def _needed(self, number: int, columns: frozenset[int], rated: bool) -> int:  # noqa: FBT001
         """Return how large a guarantee of a queue on some accelerators would have to be.

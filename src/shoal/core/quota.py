@@ -199,9 +199,14 @@ def _charged(
     if not isinstance(found, NoPlace) and tenants.tree.queues:
         charged_for = world.charges_in(entry, found)
         asked = _units(charged_for.values())
+        returnable = world.returnable(workload)
+        judged = tenants.counts_several and not returnable
+        uncovered = tenants.uncovered() if judged else {}
         for pod, charges in charged_for.items():
             world.charge(entry, pod, charges, 1)
-        over = tenants.over_quota(workload.queue, asked, returnable=world.returnable(workload))
+        over = tenants.over_quota(workload.queue, asked, returnable=returnable)
+        if over is None and judged:
+            over = tenants.over_others(workload.queue, asked, uncovered)
         if over is not None:
             broken = Broken(over, tenants.dearest(over, asked))
         elif (spent := world.spending.refusal(workload, asked)) is not None:

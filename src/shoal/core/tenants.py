@@ -273,11 +273,9 @@ class Tenants(Lending):
                 over = self._borrowed(number, bound) - bound.units
                 if over > 0:
                     found["borrowing", f"{queue.name}\0{bound.name}"] = over
-            for accelerator in self._fleet.accelerators() if queue.name in self.takes_work else ():
-                uncovered = self._not_guaranteed(queue.name, accelerator, {})
-                if uncovered is not None:
-                    over = uncovered.used_units - uncovered.bound_units
-                    found["guarantee", f"{queue.name}\0{accelerator}"] = over
+        for (name, accelerator), uncovered in self.uncovered().items():
+            over = uncovered.used_units - uncovered.bound_units
+            found["guarantee", f"{name}\0{accelerator}"] = over
         for number, missing in self.missing_slots().items():
             promise = self.slots.promises[number]
             where = f"{promise.queue}\0{promise.word}"
