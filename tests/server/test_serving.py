@@ -1,10 +1,14 @@
 """A server on a socket: it comes, it goes, and says nothing about it."""
 
+import asyncio
+import contextlib
 import logging
+import socket
 from collections import deque
 from pathlib import Path
 
 import pytest
+import uvicorn
 
 from shoal.cli.client import Api
 from shoal.server.address import AddressError
@@ -54,3 +58,30 @@ def test_a_second_server_is_turned_away(tmp_path: Path) -> None:
         with pytest.raises(AddressError, match="already"), serving(rig.standing, path):
             pass
         assert Api(path).get("/status")["acting"]
+
+
+def test_whoever_connects_while_it_stops_is_not_kept_waiting(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run" / "s.sock"
+
+    def stopped_behind(client: socket.socket, turns: int) -> None:
+        """Serve until so many turns of the loop after a client has connected."""
+
+        async def main_loop(_: uvicorn.Server) -> None:
+            client.connect(str(path))
+            for _turn in range(turns):
+                await asyncio.sleep(0)
+
+        monkeypatch.setattr(uvicorn.Server, "main_loop", main_loop)
+        with serving(rig.standing, path):
+            pass
+
+    with platform(tmp_path) as rig:
+        for turns in range(6):
+            with socket.socket(socket.AF_UNIX) as client:
+                stopped_behind(client, turns)
+                client.settimeout(60)
+                with contextlib.suppress(ConnectionError):
+                    assert client.recv(1) == b"", turns
+    assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []

@@ -21,12 +21,27 @@ END_S: Final = 3
 
 
 class _Server(uvicorn.Server):
-    """Signals are for the process to handle, not for one of its parts."""
+    """Signals are for the process to handle, not for one of its parts.
+
+    And whoever connects while it stops is not kept waiting.
+    """
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Leave signals alone."""
         yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop to accept, then shut down what is open.
+
+        uvicorn does both at once: it would not know of a connection that is opening then, which
+        would stay open, and wait for it in vain.
+        """
+        for each in sockets or ():
+            asyncio.get_running_loop().remove_reader(each)
+        for _ in range(2):
+            await asyncio.sleep(0)  # what has been accepted begins to open, and is open
+        await super().shutdown(sockets)
 
 
 @contextmanager
