@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from shoal.core import events as ev
 from shoal.core.decisions import Evict, Freeze
 from shoal.core.evictions import Evictions
@@ -199,6 +201,23 @@ def test_e06_variant_b_protection_is_the_smaller_of_minimum_run_and_reclaim_with
     case.to(90)
     assert case.evicted == [("80:00", "b/new", 60)]
     assert case.starts("a/p") == ["80:00"]
+
+
+@pytest.mark.parametrize("checkpoint", [None, 1])
+def test_silence_protects_nobody_for_longer_than_the_checkpoint_interval(
+    checkpoint: int | None,
+) -> None:
+    b = replace(queue("b"), eviction=EvictionBounds(checkpoint_interval_us=5 * MINUTE_US))
+    case = Case([node("n1", 3)], tree(queue("a", 1), b))
+    case.submit(work("b/old", 1))
+    case.to(2)
+    if checkpoint is not None:
+        case.happen(ev.CheckpointReported(0, "b/old", checkpoint * MINUTE_US))
+    case.to(50)
+    case.submit(work("b/new", 2))
+    case.to(60)
+    case.submit(work("a/p", 1))
+    assert case.evicted == [("60:00", "b/old", 5)]
 
 
 def test_what_was_evicted_is_recorded_with_whom_it_was_for() -> None:

@@ -2,8 +2,7 @@
 
 The cost of evicting compares in this order: work lost by non-batch work, work lost in total, the
 number of workloads, their priority. Work lost is what was done since the start or the last
-checkpoint, times the devices it is charged; where a workload never reports a checkpoint, no more
-than its queue's `checkpointInterval`.
+checkpoint, no more than its queue's `checkpointInterval`, times the devices it is charged.
 """
 
 from collections.abc import Collection, Iterable
@@ -116,10 +115,9 @@ def lost_unit_us(world: "World", entry: Entry, pod: int, now_us: int) -> int:
         return 0
     saved_us = entry.checkpoint_us
     lost_us = max(0, now_us - (began_us if saved_us is None else max(began_us, saved_us)))
-    if saved_us is None:
-        queue = entry.workload.queue
-        most = world.tenants.inherited(queue, lambda at: at.eviction.checkpoint_interval_us)
-        lost_us = lost_us if most is None else min(lost_us, most)
+    queue = entry.workload.queue
+    most = world.tenants.inherited(queue, lambda at: at.eviction.checkpoint_interval_us)
+    lost_us = lost_us if most is None else min(lost_us, most)
     return lost_us * sum(charge.units for charge in entry.charges.get(pod, ()))
 
 

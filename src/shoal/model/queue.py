@@ -38,8 +38,7 @@ class Priority:
 class EvictionBounds:
     """What evictions may cost the work of a queue; None: no bound of its own.
 
-    `checkpoint_interval_us` is how much work counts as lost, at most, where a workload never
-    reports a checkpoint.
+    `checkpoint_interval_us` is how long a time counts as lost, at most.
     """
 
     minimum_run_us: int | None = None
