@@ -53,7 +53,6 @@ class Growing:
         self._joined: dict[str, list[Placement]] = {}
         self._no_room: set[tuple[Shape, frozenset[str]]] = set()
         """Of which shapes no pod finds a place any more, for those whom these nodes refused."""
-
         self.complete = True
         """Whether everybody was looked at."""
 
