@@ -10,6 +10,7 @@ from shoal.core.ruled_out import wants
 from shoal.core.shape import Shape
 from shoal.core.victims import Victim
 from shoal.core.world import World
+from shoal.model.fractions import UNIT
 
 MOST_SEVERAL = 16
 """Ways to put each pod set on an accelerator of its own that are looked at."""
@@ -25,6 +26,24 @@ class Choice:
     shapes: tuple[Shape, ...]
     wanted: tuple[Shape, ...]
     """The shapes as the workload has them."""
+    of_sets: tuple[str, ...]
+    """The accelerator of each pod set, empty where it has no devices."""
+
+    def least_units(self, asker: Entry) -> dict[str, int]:
+        """Return what a workload will hold at least, by accelerator, in units.
+
+        Nothing where that is not certain: parts of a device do not add up.
+        """
+        units: dict[str, int] = {}
+        for name, shape, pod_set in zip(
+            self.of_sets, self.shapes, asker.workload.pod_sets, strict=True
+        ):
+            if not shape.request.devices.whole:
+                return {}
+            if name:
+                devices = pod_set.needed * shape.request.devices.count
+                units[name] = units.get(name, 0) + devices * UNIT
+        return units
 
     def frees(self, asker: Entry, victim: Victim, pod: int) -> bool:
         """Return whether the workload may use the place of a pod that goes for it.
@@ -43,8 +62,8 @@ def on_one(world: World, wanted: Sequence[Shape]) -> Iterator[Choice]:
     would_do = _would_do(world, wanted)
     for name in world.fleet.accelerators() if any(would_do) else ():
         if all(name in each or not each for each in would_do):
-            shapes = _shapes(world, wanted, [name if each else "" for each in would_do])
-            yield Choice((name,), (name,), shapes, tuple(wanted))
+            way = tuple(name if each else "" for each in would_do)
+            yield Choice((name,), (name,), _shapes(world, wanted, way), tuple(wanted), way)
 
 
 def on_several(world: World, wanted: Sequence[Shape]) -> Iterator[Choice]:
@@ -60,7 +79,7 @@ def on_several(world: World, wanted: Sequence[Shape]) -> Iterator[Choice]:
         shapes = _shapes(world, wanted, way)
         for count in range(len(accelerators), 0, -1):
             for reclaimed in combinations(accelerators, count):
-                yield Choice(accelerators, reclaimed, shapes, tuple(wanted))
+                yield Choice(accelerators, reclaimed, shapes, tuple(wanted), way)
 
 
 def shortages(

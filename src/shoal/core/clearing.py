@@ -13,6 +13,7 @@ from shoal.core.board import Board
 from shoal.core.budget import Budget
 from shoal.core.candidates import Candidates, Found
 from shoal.core.choices import Choice, on_one, on_several, short_first, shortages
+from shoal.core.deadlines import earliest
 from shoal.core.eligibility import fits_on
 from shoal.core.entry import Entry
 from shoal.core.keeping import owes
@@ -86,41 +87,41 @@ class Clearing:
         """Return whether a workload will start before by evictions, if nothing else changes."""
         self._candidates.lent_together = False
         for choice in chain(on_one(self._world, wanted), on_several(self._world, wanted)):
-            later = self._who(entry, choice).later
+            later = self._who(entry, choice).later()
             at_us = max((each for each in later if each < end_us), default=None)
             if at_us is None:
                 continue
             found = self._who(entry, choice, at_us)
-            if self._search(entry, choice, found.victims) is not None:
+            if self._search(entry, choice, found) is not None:
                 return True
         return False
 
     def _cheapest(self, entry: Entry, wanted: tuple[Shape, ...]) -> Room | NoRoom:
         """Return the cheapest plan on one accelerator; on several only where one will not do."""
         rooms: list[Room] = []
-        hungry = False
-        patient: list[tuple[int, Choice, Cost]] = []
+        now: list[tuple[Choice, Found]] = []
         for choices in on_one(self._world, wanted), on_several(self._world, wanted):
             for choice in () if rooms else choices:
                 self._candidates.lent_together = False
                 found = self._who(entry, choice)
-                hungry |= found.hungry
-                patient += [(at_us, choice, cost) for at_us, cost in found.later.items()]
-                room = self._search(entry, choice, found.victims)
+                now.append((choice, found))
+                room = self._search(entry, choice, found)
                 if room is None and self._world.tenants.slots.promises:
                     self._candidates.lent_together = True
                     found = self._who(entry, choice)
-                    room = self._search(entry, choice, found.victims)
+                    room = self._search(entry, choice, found)
                 rooms += [room] if room is not None else []
         best = min(rooms, key=lambda room: room.cost, default=None)
-        if best is None or self._is_cheaper_later(entry, best, patient):
-            return NoRoom(hungry, min((at_us for at_us, *_ in patient), default=None))
+        if best is None or self._is_cheaper_later(entry, best, now):
+            again_us = earliest(*(found.again_us() for _, found in now))
+            return NoRoom(any(found.hungry for _, found in now), again_us)
         single = _is_single(entry, wanted)
         return replace(best, exact=best.exact and (not single or all(r.exact for r in rooms)))
 
     def _who(self, asker: Entry, choice: Choice, at_us: int | None = None) -> Found:
         """Return who may go, now or at a time."""
-        return self._candidates.find(asker, choice.accelerators, choice.reclaimed, at_us)
+        least = choice.least_units(asker)
+        return self._candidates.find(asker, choice.accelerators, choice.reclaimed, at_us, least)
 
     def _let_go(self) -> None:
         """Let the places of all be free that go to make room for somebody, whoever it is for."""
@@ -179,7 +180,7 @@ class Clearing:
         ]
 
     def _is_cheaper_later(
-        self, asker: Entry, room: Room, times: list[tuple[int, Choice, Cost]]
+        self, asker: Entry, room: Room, now: Sequence[tuple[Choice, Found]]
     ) -> bool:
         """Return whether waiting for somebody's protection to end would lose less work.
 
@@ -191,11 +192,15 @@ class Clearing:
         if not reclaims or queue is None:
             return False
         latest_us = asker.waits_since_us + queue.reclaim_within_us
-        worth = [time for time in times if time[0] <= latest_us and time[2] < room.cost]
+        worth = [
+            (at_us, choice)
+            for choice, found in now
+            for at_us, cost in found.later().items()
+            if at_us <= latest_us and cost < room.cost
+        ]
         worth.sort(key=lambda time: (time[0], time[1].accelerators, time[1].reclaimed))
-        for at_us, choice, _ in worth[:TIMES_LOOKED_AT]:
-            found = self._who(asker, choice, at_us)
-            later = self._search(asker, choice, found.victims)
+        for at_us, choice in worth[:TIMES_LOOKED_AT]:
+            later = self._search(asker, choice, self._who(asker, choice, at_us))
             if later is not None and later.cost < room.cost:
                 return True
         return False
@@ -208,14 +213,16 @@ class Clearing:
 
     # Searching --------------------------------------------------------------------------------
 
-    def _search(self, asker: Entry, choice: Choice, candidates: list[Victim]) -> Room | None:
-        if not candidates:
+    def _search(self, asker: Entry, choice: Choice, found: Found) -> Room | None:
+        if not found.anybody():
             return None
         if next(self._goers(), None) is not None:
             placements = self._attempt(asker, choice, ())
             if placements is not None:  # where others go already
                 return Room(placements, (), exact=True)
-        single = _is_single(asker, choice.shapes)
+        if not self._could_fit(asker, choice, found):
+            return None
+        single, candidates = _is_single(asker, choice.shapes), found.victims
         for among in self._by_right(asker, candidates):
             room = self._on_one_node(asker, choice, among) if single else None
             if room is not None and len(among) < len(candidates):
@@ -227,6 +234,18 @@ class Clearing:
             if both:
                 return min(both, key=lambda each: each.cost)
         return None
+
+    def _could_fit(self, asker: Entry, choice: Choice, found: Found) -> bool:
+        """Return whether there could be room if all went, as far as devices say."""
+        fleet = self._world.fleet
+        if not all(shape.request.devices.whole for shape in choice.shapes):
+            return True
+        devices = found.freed(fleet.size) + fleet.whole_free[: fleet.size].clip(min=0)
+        for shape, pod_set in zip(choice.shapes, asker.workload.pod_sets, strict=True):
+            count, rows = shape.request.devices.count, self._world.allowed_rows(shape)
+            if count and int((devices[rows[: fleet.size]] // count).sum()) < pod_set.needed:
+                return False
+        return True
 
     def _by_right(self, asker: Entry, candidates: list[Victim]) -> Iterator[list[Victim]]:
         """Yield who may go: first all; then ever fewer, without those nearest in the tree.

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 def queues_set(world: "World", queues: QueueTree) -> None:
     """Charge everything anew, by other queues, and look at everybody who waits."""
     world.tenants.set_tree(queues)
+    world.protection.forget()
     world.limits.set_tree(queues)
     world.spending.set_tree(queues, world.entries)
     for entry in world.entries.values():

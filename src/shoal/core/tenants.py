@@ -108,6 +108,11 @@ class Tenants(Lending):
         most = self.inherited(workload.queue, lambda at: at.grace_max_us)
         return workload.grace_us if most is None else min(workload.grace_us, most)
 
+    def reclaim_within_us(self, name: str) -> int:
+        """Return how soon a queue wants back what it lends."""
+        queue = self.tree.get(name)
+        return queue.reclaim_within_us if queue is not None else 0
+
     def inherited(self, name: str, written: Callable[[Queue], int | None]) -> int | None:
         """Return a bound of evictions as it is `written` at a queue, or else above it."""
         at = self.tree.get(name)

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 HOUR_US = 3_600_000_000
 
+BEFORE_ALL_US = -(1 << 62)
+"""When work may be taken back from that does not run yet: at any time."""
+
 
 class Cost(NamedTuple):
     """What evicting costs, in unit microseconds for work; the sum of costs is that of both."""
@@ -126,31 +129,45 @@ def lost_device_us(cost: Cost) -> int:
     return -(-cost.lost // UNIT)
 
 
-def evictable_from_us(world: "World", entry: Entry, lender: str | None, now_us: int) -> int | None:
-    """Return from when on a workload may be evicted, as far as time and its owner say; None: never.
+def preemptible_from_us(world: "World", entry: Entry, now_us: int) -> int | None:
+    """Return from when on more urgent work of its queue may evict a workload; None: never.
 
-    `lender` is the queue that wants its guarantee back; None for a preemption, to which the bounds
-    of eviction apply as well. Work past the end that it declared has no minimum run. On borrowed
-    devices the minimum run is at most what leaves a lender enough of its `reclaimWithin` for the
-    pods to stop.
+    The bounds of eviction apply, and work past the end that it declared has no minimum run.
     """
-    workload = entry.workload
-    tenants = world.tenants
+    bounded_us = _bounded_until_us(world, entry, now_us)
+    run_us = _minimum_run_us(world, entry)
+    if bounded_us is None or run_us is None:
+        return None
+    return max(_began_us(entry) + run_us, bounded_us)
+
+
+def reclaimable_from_us(world: "World", entry: Entry, within_us: int) -> int | None:
+    """Return from when on a lender may take back from a workload what it borrows; None: never.
+
+    The minimum run is at most what leaves a lender, who wants it back `within_us`, enough of that
+    for the pods to stop.
+    """
+    run_us = _minimum_run_us(world, entry)
+    if run_us is None:
+        return None
+    return _began_us(entry) + min(
+        run_us, max(0, within_us - world.tenants.grace_us(entry.workload))
+    )
+
+
+def _minimum_run_us(world: "World", entry: Entry) -> int | None:
+    """Return how long a workload runs at least; None where it is never evicted."""
+    workload, tenants = entry.workload, world.tenants
     if not workload.recreated or tenants.tree.get(workload.queue) is None:
         return None
-    bounded_us = now_us if lender is not None else _bounded_until_us(world, entry, now_us)
-    if bounded_us is None:
-        return None
     run_us = tenants.inherited(workload.queue, lambda at: at.eviction.minimum_run_us) or 0
-    if workload.run_us is not None:
-        run_us = min(run_us, workload.run_us + 1)
-    if lender is not None:
-        patient = tenants.tree.get(lender)
-        within_us = patient.reclaim_within_us if patient is not None else 0
-        run_us = min(run_us, max(0, within_us - tenants.grace_us(workload)))
+    return run_us if workload.run_us is None else min(run_us, workload.run_us + 1)
+
+
+def _began_us(entry: Entry) -> int:
+    """Return since when a workload runs; before all time where none of its pods does."""
     began_us = [entry.started[pod] for pod in entry.held if pod in entry.started]
-    from_us = min(began_us) + run_us if began_us else now_us
-    return from_us if bounded_us <= now_us else max(from_us, bounded_us)
+    return min(began_us, default=BEFORE_ALL_US)
 
 
 def _bounded_until_us(world: "World", entry: Entry, now_us: int) -> int | None:

@@ -28,6 +28,7 @@ from shoal.core.fleet import Fleet
 from shoal.core.labels import BoolArray
 from shoal.core.neighbours import asked_by
 from shoal.core.policies import Policy
+from shoal.core.protection import Protection
 from shoal.core.reservation import Reservation
 from shoal.core.shape import Shape, Shapes
 from shoal.core.sleepers import Room
@@ -57,6 +58,7 @@ class World:
         self.prices = Prices()
         """What room is worth; nothing is known of it until prices are set."""
         self.evictions = Evictions()
+        self.protection = Protection()
         self.limits = TimeLimits()
         self.declared = declared.Declared(self.limits)
         self.spending = Spending(self.fleet, self.tenants, self.declared)
@@ -83,6 +85,7 @@ class World:
         self.tenants.clock(event.at_us)
         if isinstance(event, ev.Decided | ev.Cycled) and self.tenants.bring_up_to_date():
             self.waiting.wake_blocked()
+        self.protection.happens(self, event)
         self._take_in(event)
         if not isinstance(event, ev.Decided):
             self.tenants.happened()
