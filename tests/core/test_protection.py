@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from shoal.core import candidates, protection
+from shoal.core import candidates, protection, victims
 from shoal.core import events as ev
 from shoal.core.protection import Protection
 from shoal.core.world import World
@@ -102,7 +102,7 @@ def test_a_hungry_head_does_not_look_at_everybody_whenever_a_pod_starts_or_ends(
         looks.append("one")
         return known_of(world, entry, now_us)  # type: ignore[arg-type]
 
-    known_of = protection.victims_of
+    known_of = victims.victims_of
     monkeypatch.setattr(protection, "victims_of", counted)
     monkeypatch.setattr(candidates, "victims_of", counted)
     case.submit(batch("b/new"))

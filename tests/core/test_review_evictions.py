@@ -360,3 +360,17 @@ def test_for_whom_each_pod_goes_survives_a_restart() -> None:
         again.apply(event)
     before, after = (world.entries["b/v"].evicting for world in (case.world, again))
     assert after == before == {3: ("a/p1",), 2: ("a/p2",)}
+
+
+def test_of_many_cheap_victims_on_many_nodes_none_goes_that_could_be_spared() -> None:
+    """Every node has work of all ages, so that hundreds go before the first node is clear."""
+    names = [f"n{n:02}" for n in range(80)]
+    case = Case([node(name, 8, cpu=64) for name in names], tree(queue("a", 16), queue("b")))
+    for minute in range(8):
+        case.to(minute)
+        for name in names:
+            case.adopt(batch(f"b/{name}-{minute}"), name)
+    case.to(10)
+    case.submit(work("a/p", 4, pods=2))
+    assert case.starts("a/p") == ["10:00"]
+    assert len(case.evictions) == 8

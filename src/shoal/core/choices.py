@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from itertools import combinations, islice, product
 
 from shoal.core.entry import Entry
+from shoal.core.journal import IntArray
 from shoal.core.quota import without
 from shoal.core.ruled_out import wants
 from shoal.core.shape import Shape
 from shoal.core.victims import Victim
 from shoal.core.world import World
 from shoal.model.fractions import UNIT
+from shoal.model.workload import Placement
 
 MOST_SEVERAL = 16
 """Ways to put each pod set on an accelerator of its own that are looked at."""
@@ -28,6 +30,18 @@ class Choice:
     """The shapes as the workload has them."""
     of_sets: tuple[str, ...]
     """The accelerator of each pod set, empty where it has no devices."""
+
+    def could_fit(self, world: World, asker: Entry, freed: IntArray) -> bool:
+        """Return whether there could be room if so many devices of each row were freed."""
+        fleet = world.fleet
+        if not all(shape.request.devices.whole for shape in self.shapes):
+            return True
+        devices = freed + fleet.whole_free[: fleet.size].clip(min=0)
+        for shape, pod_set in zip(self.shapes, asker.workload.pod_sets, strict=True):
+            count, rows = shape.request.devices.count, world.allowed_rows(shape)
+            if count and int((devices[rows[: fleet.size]] // count).sum()) < pod_set.needed:
+                return False
+        return True
 
     def least_units(self, asker: Entry) -> dict[str, int]:
         """Return what a workload will hold at least, by accelerator, in units.
@@ -125,6 +139,18 @@ def short_first(
         for group in groups:
             left[group] -= max(1, victim.devices_of(group))
     return [*first, *rest]
+
+
+def accelerators_of(world: World, placements: Sequence[Placement]) -> frozenset[str]:
+    """Return the accelerators that these places have devices of."""
+    fleet = world.fleet
+    by_id = {number: name for name, number in fleet.accelerator_ids.items()}
+    names = set()
+    for placement in placements:
+        row = fleet.row_of[placement.node]
+        for leaf in placement.leaves:
+            names.add(by_id[int(fleet.leaf_accelerator[row, fleet.leaves[row].index(leaf)])])
+    return frozenset(names)
 
 
 def _would_do(world: World, wanted: Sequence[Shape]) -> list[list[str]]:

@@ -12,7 +12,14 @@ from itertools import chain
 from shoal.core.board import Board
 from shoal.core.budget import Budget
 from shoal.core.candidates import Candidates, Found
-from shoal.core.choices import Choice, on_one, on_several, short_first, shortages
+from shoal.core.choices import (
+    Choice,
+    accelerators_of,
+    on_one,
+    on_several,
+    short_first,
+    shortages,
+)
 from shoal.core.deadlines import earliest
 from shoal.core.eligibility import fits_on
 from shoal.core.entry import Entry
@@ -32,6 +39,9 @@ TIMES_LOOKED_AT = 3
 
 TRIES = 200
 """Plans for one gang that are tried in full."""
+
+FIRST = 64
+"""Victims that are looked at first; where so many do not do, four times as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,32 +230,20 @@ class Clearing:
             placements = self._attempt(asker, choice, ())
             if placements is not None:  # where others go already
                 return Room(placements, (), exact=True)
-        if not self._could_fit(asker, choice, found):
+        if not choice.could_fit(self._world, asker, found.freed(self._world.fleet.size)):
             return None
         single, candidates = _is_single(asker, choice.shapes), found.victims
         for among in self._by_right(asker, candidates):
-            room = self._on_one_node(asker, choice, among) if single else None
+            room, quota = self._on_one_node(asker, choice, among) if single else (None, True)
             if room is not None and len(among) < len(candidates):
                 room = replace(room, exact=False)
-            if room is not None and room.exact:
+            if room is not None and not quota:
                 return room
             other = self._anywhere(asker, choice, among, candidates)
             both = [each for each in (room, other) if each is not None]
             if both:
                 return min(both, key=lambda each: each.cost)
         return None
-
-    def _could_fit(self, asker: Entry, choice: Choice, found: Found) -> bool:
-        """Return whether there could be room if all went, as far as devices say."""
-        fleet = self._world.fleet
-        if not all(shape.request.devices.whole for shape in choice.shapes):
-            return True
-        devices = found.freed(fleet.size) + fleet.whole_free[: fleet.size].clip(min=0)
-        for shape, pod_set in zip(choice.shapes, asker.workload.pod_sets, strict=True):
-            count, rows = shape.request.devices.count, self._world.allowed_rows(shape)
-            if count and int((devices[rows[: fleet.size]] // count).sum()) < pod_set.needed:
-                return False
-        return True
 
     def _by_right(self, asker: Entry, candidates: list[Victim]) -> Iterator[list[Victim]]:
         """Yield who may go: first all; then ever fewer, without those nearest in the tree.
@@ -259,8 +257,13 @@ class Clearing:
         for least in sorted({heights[each] for each in holders}):
             yield [v for v in candidates if heights[v.entry.workload.queue] >= least]
 
-    def _on_one_node(self, asker: Entry, choice: Choice, candidates: list[Victim]) -> Room | None:
-        """Return the cheapest plan in which a node is cleared for a single pod."""
+    def _on_one_node(
+        self, asker: Entry, choice: Choice, candidates: list[Victim]
+    ) -> tuple[Room | None, bool]:
+        """Return the cheapest plan in which a node is cleared for a single pod.
+
+        And whether a quota stood in the way of others, or of all.
+        """
         fleet, (shape,) = self._world.fleet, choice.shapes
         allowed = self._world.allowed_rows(shape)
         by_row: dict[int, list[Victim]] = {}
@@ -274,16 +277,16 @@ class Clearing:
 
         best: Room | None = None
         exact = choice.shapes == choice.wanted or not fleet.mixed_rows
-        if self._board.best(shape, asker.workload.uid, asker.refused) is not None:
-            exact = False  # there is room, and it is the quota that is wanted
+        quota = self._board.best(shape, asker.workload.uid, asker.refused) is not None
         rows = sorted(by_row, key=lambda row: (by_row[row][0].key, fleet.names[row]))
         for row in rows:
             if best is not None and by_row[row][0].cost >= best.cost:
                 break
             if best is not None and self._least(shape, row, by_row[row]) >= best.cost:
                 continue
+            self._budget.spend()
             if fits_on(fleet, shape, row):
-                exact = False  # what stands in the way is not the room on this node
+                quota = True  # what stands in the way is not the room on this node
                 continue
             together = self._together(asker, choice, by_row[row])
             most = None if best is None else best.cost
@@ -294,8 +297,9 @@ class Clearing:
             if victims is not None and placements is not None:
                 best = Room(placements, victims, exact)
             elif victims is not None:
-                exact = False
-        return best if best is None or best.exact == exact else replace(best, exact=exact)
+                quota = True
+        exact = exact and not quota
+        return (None if best is None else replace(best, exact=exact)), quota or best is None
 
     def _least(self, shape: Shape, row: int, victims: list[Victim]) -> Cost:
         """Return what clearing a node costs at least, as `victims` are there, the cheapest first.
@@ -328,11 +332,17 @@ class Clearing:
         in_turn = among
         if len(choice.accelerators) > 1:
             in_turn = short_first(among, shortages(self._world, asker, choice.shapes))
-        together = self._together(asker, choice, in_turn)
-        placements = fits(together) if together else None
-        if placements is None:
-            return None
-        low, high = 1, len(together)
+        together: list[Victim] = []
+        placements: tuple[Placement, ...] | None = None
+        low, most = 1, FIRST
+        while placements is None:
+            together = self._together(asker, choice, in_turn, most)
+            placements = fits(together) if together else None
+            if placements is None:
+                if len(together) < most:
+                    return None
+                low, most = most + 1, 4 * most
+        high = len(together)
         while low < high and tries > 0:
             middle = (low + high) // 2
             found = fits(together[:middle])
@@ -341,6 +351,12 @@ class Clearing:
             else:
                 high, placements = middle, found
         chosen = list(each_once(together[:high]))
+        if len(chosen) > FIRST:
+            nodes = {placement.node for placement in placements}
+            there = [v for v in chosen if any(v.entry.held[p].node in nodes for p in v.pods)]
+            found = fits(there)
+            if found is not None:
+                chosen, placements = there, found
         for victim in reversed(tuple(chosen)):
             rest = [each for each in chosen if each is not victim]
             found = fits(rest) if rest and tries > 0 else None
@@ -388,8 +404,10 @@ class Clearing:
             tenants.undo(charged)
         return True
 
-    def _together(self, asker: Entry, choice: Choice, candidates: Sequence[Victim]) -> list[Victim]:
-        """Return as many as may go together, the first ones first."""
+    def _together(
+        self, asker: Entry, choice: Choice, candidates: Sequence[Victim], most: int | None = None
+    ) -> list[Victim]:
+        """Return as many as may go together, the first ones first, and no more than `most`."""
         world, tenants = self._world, self._world.tenants
         charged = tenants.speculated
         together: list[Victim] = []
@@ -397,6 +415,8 @@ class Clearing:
         gone: set[tuple[str, int]] = set()
         try:
             for victim in candidates:
+                if len(together) == most:
+                    break
                 may = self._candidates.may_take(asker, victim, choice.reclaimed)
                 if may and count.add(victim):
                     together.append(victim)
@@ -456,7 +476,7 @@ class Clearing:
             world, self._board, asker, choice.shapes, self._budget, needed_only=needed_only
         )
         if not isinstance(found, NoPlace | Broken):
-            mine, names = asker.workload.queue, _accelerators(world, found)
+            mine, names = asker.workload.queue, accelerators_of(world, found)
             if all(
                 each == mine or within(tenants, mine, each, names.intersection(of) or of)
                 for each, of in taken.items()
@@ -471,15 +491,3 @@ class Clearing:
 def _is_single(asker: Entry, shapes: Sequence[Shape]) -> bool:
     """Return whether a workload is one pod."""
     return len(shapes) == 1 and asker.workload.pod_sets[0].count == 1
-
-
-def _accelerators(world: World, placements: Sequence[Placement]) -> frozenset[str]:
-    """Return the accelerators that these places have devices of."""
-    fleet = world.fleet
-    by_id = {number: name for name, number in fleet.accelerator_ids.items()}
-    names = set()
-    for placement in placements:
-        row = fleet.row_of[placement.node]
-        for leaf in placement.leaves:
-            names.add(by_id[int(fleet.leaf_accelerator[row, fleet.leaves[row].index(leaf)])])
-    return frozenset(names)
