@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shoal.core import events as ev
-from shoal.core.decisions import Evict, Refuse, Retract, Start
+from shoal.core.decisions import Freeze, Wait, Warn
 from shoal.core.entry import Entry
 from shoal.core.journal import IntArray
 from shoal.core.victims import BEFORE_ALL_US, reclaimable_from_us, victims_of
@@ -98,14 +98,13 @@ class Protection:
         """By queue, by how soon a lender wants his devices back, and by accelerator."""
         self._queue_of: dict[str, str] = {}
         self._changed: dict[str, None] = {}
-        self._leaving: dict[str, None] = {}
 
     def happens(self, world: "World", event: ev.Event) -> None:
         """Note whom an event, which is about to be taken in, is about."""
         uids: tuple[str, ...] = ()
         match event:
             case ev.Decided():
-                if isinstance(event.decision, Start | Retract | Evict | Refuse):
+                if not isinstance(event.decision, Wait | Freeze | Warn):
                     uids = (event.decision.workload,)
             case ev.DisruptionBudgetSet():
                 _, before = world.evictions.budgets.get(event.name, (0, frozenset[str]()))
@@ -130,11 +129,6 @@ class Protection:
         self._lines.clear()
         self._queue_of.clear()
 
-    def leaving(self, world: "World") -> list[Entry]:
-        """Return the work of which pods are being evicted."""
-        self._look_again(world)
-        return [world.entries[uid] for uid in sorted(self._leaving)]
-
     def lines(self, world: "World", queue: str, lender: str) -> Mapping[str, Line]:
         """Return the work of a queue that a lender may take back from, by accelerator."""
         self._look_again(world)
@@ -154,11 +148,8 @@ class Protection:
             for lines in before.values():
                 for line in lines.values():
                     line.drop(uid)
-            self._leaving.pop(uid, None)
             if entry is None or not entry.held:
                 continue
-            if entry.evicting:
-                self._leaving[uid] = None
             if entry.workload.queue in self._lines:
                 self._queue_of[uid] = entry.workload.queue
             for within_us, lines in self._lines.get(entry.workload.queue, {}).items():
