@@ -100,19 +100,24 @@ class Board:
             self._forget(known)
         if known.read == fleet.changes.head:
             return known
-        rows = fleet.changes.since(known.read) if known.read >= 0 else None
-        if rows is not None and self._scorer.vectorised and len(rows) > fleet.size >> 3:
-            rows = None  # gathering so many costs more than scoring all
-        elif rows is not None and not self._scorer.vectorised:
-            changed = np.zeros(fleet.size, dtype=np.bool_)
-            changed[rows] = True
-            rows = np.flatnonzero(changed)
-        if rows is None:
-            self._rescore(shape, known, slice(0, fleet.size))
-        else:
-            self._rescore(shape, known, rows)
+        self._rescore(shape, known, self._changed_since(known.read))
         known.read = fleet.changes.read()
         return known
+
+    def _changed_since(self, position: int) -> Rows:
+        """Return the rows to score anew for what was up to date at a position of the log."""
+        fleet, vectorised = self._fleet, self._scorer.vectorised
+        all_rows = slice(0, fleet.size)
+        if position < 0 or (vectorised and fleet.changes.head - position > fleet.size >> 3):
+            return all_rows  # gathering so many costs more than scoring all
+        found = fleet.changes.since(position)
+        if found is None:
+            return all_rows
+        if vectorised:
+            return found
+        changed = np.zeros(fleet.size, dtype=np.bool_)
+        changed[found] = True
+        return np.flatnonzero(changed)
 
     def _forget(self, known: _Scores) -> None:
         known.score = np.full(self._fleet.capacity, IMPOSSIBLE, dtype=np.int64)

@@ -297,10 +297,7 @@ class Waiting:
 
     def places_of(self, kinds: Iterable[Kind]) -> dict[QueueAndUser, None]:
         """Return the queues, and users where these have their turns, with such sleeping groups."""
-        found: dict[QueueAndUser, None] = {}
-        for kind in kinds:
-            found |= dict.fromkeys(self._of_kind[kind])
-        return found
+        return {place: None for kind in kinds for place in self._of_kind[kind]}
 
     def sleepers_in(self, place: QueueAndUser, kinds: Iterable[Kind]) -> list[Group]:
         """Return the sleeping groups of such kinds there, of gangs those that may be whole now."""
