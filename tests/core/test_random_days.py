@@ -382,7 +382,11 @@ class Day:
                 event = replace(event, freed=True)  # noqa: PLW2901
             afresh.apply(event)
         look = cycle(afresh, self.policy, self.time, SEED, Budget(AMPLE))
-        assert not [each for each in look.decisions if isinstance(each, Start | Resize | Retract)]
+        late = [each for each in look.decisions if isinstance(each, Start | Resize | Retract)]
+        if any(isinstance(each, Start | Resize) for each in came.decisions):
+            # Where others have taken room since, a gang may by chance be laid out better.
+            late = [e for e in late if not isinstance(e, Start) or len(e.placements) == 1]
+        assert not late
 
     def restart(self) -> None:
         """A snapshot makes an equal world, which decides alike and may go on in its place."""

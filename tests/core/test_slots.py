@@ -2,18 +2,22 @@
 
 import random
 from dataclasses import replace
+from itertools import product, takewhile
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.core import events as ev
+from shoal.core.accounts import Bound
+from shoal.core.charges import Charge
+from shoal.core.slots import Promise
 from shoal.core.world import World
 from shoal.model.fractions import UNIT
 from shoal.model.node import Node
-from shoal.model.queue import Queue
+from shoal.model.queue import Queue, QueueTree
 from shoal.model.verdict import OverQuota, Reason
 from shoal.model.workload import Outcome, WorkloadType
-from tests.core.build import node, share, whole
+from tests.core.build import device, node, share, whole
 from tests.core.cases import Case, batch, queue, tree, work
 
 NOTEBOOK = WorkloadType.NOTEBOOK
@@ -116,6 +120,46 @@ def test_a_device_that_is_lost_is_a_debt_that_only_falls() -> None:
     assert case.world.tenants.debts() == {}, "six devices are no promise of eight"
 
 
+def test_a_device_that_is_lost_with_who_holds_it_is_no_loss_to_a_slot() -> None:
+    case = Case([node("n", 9)], tree(eight("a"), queue("b", 1)))
+    case.submit(work("b/0", type_=NOTEBOOK))
+    (held,) = case.world.entries["b/0"].held.values()
+    case.happen(ev.DeviceLost(0, "n", held.leaves[0]))
+    assert case.world.tenants.debts() == {}
+
+
+def test_what_a_project_is_promised_is_part_of_what_its_team_is() -> None:
+    """Two nodes are the team's, and of these one is a's; for its other work b has the other."""
+    queues = (
+        eight("team", 16),
+        replace(eight("a"), parent="team"),
+        replace(queue("b", 8), parent="team"),
+        queue("c", 8),
+    )
+    case = Case([node("n", 8), node("m", 8), node("o", 8)], tree(*queues))
+    assert case.world.tenants.debts() == {}
+    case.submit(*(work(f"c/{k}", type_=NOTEBOOK) for k in range(8)))
+    case.submit(*(work(f"b/{k}", type_=NOTEBOOK) for k in range(8)))
+    assert (case.holds("c"), case.holds("b")) == (8000, 8000)
+    assert len({name for k in range(8) for name in case.nodes_of(f"b/{k}")}) == 1
+    case.submit(work("a/0", 8))
+    assert (case.starts("a/0"), case.evictions) == (["0:00"], [])
+    case.end("a/0")
+    assert case.world.tenants.debts() == {}
+
+
+def test_smaller_slots_of_projects_lie_inside_those_of_the_team() -> None:
+    """Neither project is promised a whole node, and together they need no more than the team."""
+    below = [replace(eight(name, 8, 4), parent="team") for name in "ab"]
+    queues = (eight("team", 16), *below, eight("c"))
+    case = Case([node("n", 8), node("m", 8), node("o", 8)], tree(*queues))
+    assert case.world.tenants.debts() == {}
+    case.submit(*(work(f"a/{k}", 4) for k in range(2)), *(work(f"b/{k}", 4) for k in range(2)))
+    case.submit(work("c/0", 8))
+    assert case.starts("c/0") == ["0:00"]
+    assert case.world.tenants.debts() == {}
+
+
 def test_a_snapshot_remembers_what_began_on_borrowed_devices() -> None:
     case = Case([node("n", 4), node("m", 4)], tree(eight("a", 4, 4), queue("b", 2)))
     case.submit(*(batch(f"b/{k}") for k in range(5)))
@@ -177,3 +221,83 @@ def test_the_promised_slots_are_there_at_every_instant(chance: random.Random) ->
         case.happen(ev.EvictionsResumed(0, "a person"))
         case.submit(work(f"a/last{number}", devices))
         assert len(case.starts(f"a/last{number}")) == 1
+
+
+TREE = (("root", ""), ("team", "root"), ("a", "team"), ("b", "team"), ("c", "root"))
+
+
+@given(st.randoms(use_true_random=False))
+def test_on_one_node_there_are_as_many_slots_as_there_can_be(chance: random.Random) -> None:
+    """Each promise in turn has as many as it can, given those before: all ways are tried."""
+    cards = [chance.choice(["H100", "A100"]) for _ in range(chance.randint(1, 5))]
+    made = [device(f"n/{k}", accelerator) for k, accelerator in enumerate(cards)]
+    world = World()
+    world.apply(ev.NodeSeen(0, Node("n", 1000, 1000, 110, tuple(made))))
+    words = chance.sample(["H100", "A100", "H100|A100"], 1)
+    queues = [
+        Queue(
+            name,
+            parent,
+            placeable=tuple(
+                (word, chance.randint(1, 3)) for word in words if chance.random() < 0.7
+            ),
+        )
+        for name, parent in TREE
+    ]
+    world.tenants.set_tree(QueueTree(tuple(queues)))
+    slots = world.tenants.slots
+    held = []
+    for number in [k for k in range(len(cards)) if chance.random() < 0.5]:
+        queue_of, borrowed = chance.choice("abc"), chance.choice([-1, 0, 1, 2])
+        charges = (Charge(cards[number], f"n/{number}", UNIT, "n"),)
+        slots.pin(queue_of, charges, borrowed, 1)
+        held.append((number, queue_of, borrowed))
+    worth = {each.queue: chance.randint(0, 5) * UNIT for each in slots.promises}
+    missing = slots.missing(lambda name, word: Bound(word, (word,), worth.get(name, 0)))
+    usable = [
+        [
+            number
+            for number, promise in enumerate(slots.promises)
+            if card in promise.accelerators and not _in_the_way(promise, k, held)
+        ]
+        for k, card in enumerate(cards)
+    ]
+    taken: list[int] = []
+    for number, promise in enumerate(slots.promises):
+        wanted = worth[promise.queue] // (promise.devices * UNIT)
+        most = max(
+            count
+            for count in range(wanted + 1)
+            if _have_room(slots.promises, usable, [*taken, count * promise.devices])
+        )
+        taken.append(most * promise.devices)
+        assert missing.get(number, 0) == wanted - most
+
+
+def _in_the_way(promise: Promise, device: int, held: list[tuple[int, str, int]]) -> bool:
+    """Whether somebody holds a device for good, as seen from a promise's queue."""
+    parents = dict(TREE)
+    for number, name, borrowed in held:
+        path = [name, *takewhile(bool, (parents[name], parents.get(parents[name], "")))]
+        common = next(height for height, at in enumerate(path) if at in promise.path)
+        if number == device and promise.queue not in path and borrowed < common:
+            return True
+    return False
+
+
+def _have_room(promises: list[Promise], usable: list[list[int]], needed: list[int]) -> bool:
+    """Whether each promise may have so many devices; those of queues above share theirs."""
+    for way in product(*([None, *each] for each in usable)):
+        counts = [
+            sum(
+                1
+                for device, at in enumerate(way)
+                if at is not None
+                and number in usable[device]
+                and promise.queue in promises[at].path
+            )
+            for number, promise in enumerate(promises)
+        ]
+        if all(count >= need for count, need in zip(counts, needed, strict=False)):
+            return True
+    return False

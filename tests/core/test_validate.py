@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from shoal.core import events as ev
-from shoal.core.decisions import Start
+from shoal.core.decisions import GiveUp, Start
 from shoal.core.validate import (
     Debt,
     InvariantError,
@@ -15,9 +15,11 @@ from shoal.core.validate import (
     check_gang,
 )
 from shoal.core.world import World
+from shoal.model.fractions import UNIT
 from shoal.model.node import Node
 from shoal.model.workload import Placement
 from tests.core.build import divided, job, node, share, submit, whole, world_of
+from tests.core.cases import MINUTE_US, Case, batch, queue, tree, work
 
 
 def busy_world() -> World:
@@ -133,3 +135,16 @@ def test_who_waits_without_a_verdict_is_found() -> None:
         check_answers(world)
     submit(world)
     check_answers(world)
+
+
+def test_who_goes_for_nobody_any_more_is_charged_again_which_is_no_new_debt() -> None:
+    """b holds one too many, which is booked to a while it goes for it, until the node closes."""
+    case = Case([node("n", 1)], tree(queue("a", 1), queue("b", limit=0)), {"b/0": 10 * MINUTE_US})
+    case.adopt(batch("b/0"), "n")
+    owed = {("limit", "b\0H100"): UNIT}
+    assert case.world.tenants.debts() == owed
+    case.submit(work("a/0"))
+    assert (case.evictions, case.world.tenants.debts()) == ([("0:00", "b/0", (0,))], {})
+    case.happen(ev.NodeCordoned(0, "n", cordoned=True))
+    assert any(isinstance(each.decision, GiveUp) for each in case.seen)
+    assert case.world.tenants.debts() == owed

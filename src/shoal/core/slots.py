@@ -4,13 +4,16 @@ A slot is `k` devices of one node, in working order, that nobody holds for good.
 for good, as seen from a queue, if it cannot be returned or keeps within a guarantee that is not
 also that queue's. What began on borrowed devices is counted as borrowed until it ends, also where
 its queue comes to hold less than its guarantee meanwhile: what the queue has freed elsewhere is
-there for it. So slots do not become fewer by what ends, only by what starts, and whatever would
-start where it leaves fewer of them than are promised is placed elsewhere, or waits.
+there for it. Whatever would start where it leaves fewer slots than are promised is placed
+elsewhere, or waits.
 
 A queue's own work is not in the way of its slots, even where it is spread over several.
 
-Slots of several queues do not overlap. They are chosen in the order of their size: first on nodes
-where the work on trial cannot run anyway, then where fewest devices are left over.
+What a queue is promised is part of what is promised above it, so its slots lie inside those. Slots
+of others do not overlap, whether or not their own work is there already. They are chosen in the
+order of their size: inside those of queues above and around those of queues below, where these
+are; first on nodes where the work on trial cannot run anyway, then where fewest devices are left
+over. On a node the count is exact; which nodes are chosen is not always the best choice.
 """
 
 from collections import Counter
@@ -30,8 +33,17 @@ from shoal.model.queue import UNITS, QueueTree
 NEVER_RETURNED = -1
 """In place of how many queues work borrowed for: it cannot be returned."""
 
+MOST_REMEMBERED = 1 << 16
+"""Answers about nodes that are kept until the tree changes."""
+
 Worth = Callable[[str, str], Bound]
 """What a queue is guaranteed at present of an accelerator."""
+
+Kinds = tuple[tuple[int, int], ...]
+"""Devices of a node by who may have slots on them, a bit a promise, and how many of them."""
+
+Chosen = tuple[tuple[int, int], ...]
+"""Promises that have slots on a node, and of how many devices together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +55,41 @@ class Promise:
     accelerators: frozenset[str]
     devices: int
     path: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Devices of a node that a promise may have slots on, and which of them are no loss to others.
+
+    These are in slots of queues above it or below it.
+    """
+
+    devices: int
+    shared: int
+
+
+def left_beside(kinds: Kinds, chosen: Chosen, promise: int | None) -> int:
+    """Return how many devices of a node are left for a promise beside slots that do not overlap.
+
+    Without a promise: how many that anybody could have may be taken, whichever they are. By Hall's
+    theorem, slots have room if any of them together have as many devices as they need.
+    """
+    together = {} if promise is None else {_kinds_for(kinds, promise): 0}
+    for number, devices in chosen:
+        mine = _kinds_for(kinds, number)
+        alone = [(0, 0)] if promise is None else []
+        for others, needed in [*together.items(), *alone]:
+            both = others | mine
+            together[both] = max(together.get(both, 0), needed + devices)
+    return min(
+        sum(devices for kind, (_, devices) in enumerate(kinds) if some >> kind & 1) - needed
+        for some, needed in together.items()
+    )
+
+
+def _kinds_for(kinds: Kinds, promise: int) -> int:
+    """Return on which kinds of devices a promise may have slots, as bits."""
+    return sum(1 << kind for kind, (who, _) in enumerate(kinds) if who >> promise & 1)
 
 
 class Slots:
@@ -69,18 +116,32 @@ class Slots:
             if devices > 0 and word != UNITS
         ]
         self.promises = sorted(found, key=lambda promise: -promise.devices)
-        count = len(self.promises)
-        self._in_the_way = [self._rows() for _ in range(count)]
-        """By promise, [row]: devices that others hold for good."""
-        self._own = [self._rows() for _ in range(count)]
-        """By promise, [row]: devices that the queue itself holds."""
-        self._held = [self._rows() for _ in range(count)]
-        """By promise, [row]: devices that anybody holds for good."""
-        self._pins: Counter[tuple[int, int, str]] = Counter()
-        """Pods by promise, account (0 to 2, as above) and device."""
-        self._there = [self._rows() for _ in range(count)]
-        """By promise, [row]: undivided devices in working order on nodes that are open."""
+        self._above = [self._promises_above(each) for each in self.promises]
+        """By promise: those that it is part of, the nearest first."""
+        self._lefts: dict[tuple[Kinds, Chosen, int], Left] = {}
+        """What `_left` has found."""
+        self._pins: Counter[tuple[int, str, str]] = Counter()
+        """By promise, node and device: pods that hold it for good."""
+        self._barred: dict[tuple[str, str], int] = {}
+        """By node and device: promises that may have no slot there, a bit each."""
+        self._changed: set[str] = set()
+        """Nodes on which that has changed since `_kinds` was brought up to date."""
+        self._kinds: dict[int, Kinds] = {}
+        """By row, those with devices in working order that are not divided, on open nodes."""
+        self._usable = [self._rows() for _ in self.promises]
+        """By promise, [row]: devices that it may have slots on."""
         self._read = -1
+
+    def _promises_above(self, promise: Promise) -> tuple[int, ...]:
+        above: list[int] = []
+        for queue in promise.path[1:]:
+            of = self.promises[above[-1]].accelerators if above else promise.accelerators
+            above += [
+                number
+                for number, each in enumerate(self.promises)
+                if each.queue == queue and of <= each.accelerators
+            ][:1]
+        return tuple(above)
 
     def _rows(self) -> IntArray:
         return np.zeros(self._fleet.capacity, dtype=np.int64)
@@ -97,34 +158,30 @@ class Slots:
             return
         path = tuple(reversed(self._tree.path(queue)))
         for number, promise in enumerate(self.promises):
-            mine = [c for c in charges if c.accelerator in promise.accelerators]
-            if not mine:
-                continue
-            own = promise.queue in path
             common = next((i for i, at in enumerate(path) if at in promise.path), len(path) + 1)
-            for charge in mine:
-                if own:
-                    self._count(self._own, (number, 1, charge.device), charge.node, sign)
-                elif borrowed < common:
-                    self._count(self._in_the_way, (number, 0, charge.device), charge.node, sign)
-                if own or borrowed < common:
-                    self._count(self._held, (number, 2, charge.device), charge.node, sign)
+            if promise.queue in path or borrowed >= common:
+                continue
+            for charge in charges:
+                if charge.accelerator in promise.accelerators:
+                    self._count(number, charge, sign)
 
-    def pins(self) -> dict[tuple[int, int, str], int]:
-        """Return the pods by promise, account and device, to compare."""
+    def pins(self) -> dict[tuple[int, str, str], int]:
+        """Return the pods by promise, node and device, to compare."""
         return dict(self._pins)
 
-    def _count(
-        self, accounts: list[IntArray], key: tuple[int, int, str], node: str, sign: int
-    ) -> None:
+    def _count(self, number: int, charge: Charge, sign: int) -> None:
+        key = number, charge.node, charge.device
         before = self._pins[key]
         self._pins[key] = before + sign
         if not self._pins[key]:
             del self._pins[key]
-        row = self._fleet.row_of.get(node)
-        if row is None or min(before, before + sign) > 0:
+        if min(before, before + sign) > 0:
             return
-        self._fit(accounts, key[0])[row] += sign
+        device = charge.node, charge.device
+        self._barred[device] = self._barred.get(device, 0) ^ (1 << number)
+        if not self._barred[device]:
+            del self._barred[device]
+        self._changed.add(charge.node)
 
     # What is promised -------------------------------------------------------------------------
 
@@ -140,69 +197,118 @@ class Slots:
         """
         path = self._tree.path(queue)
         _, chosen = self._choose(worth, allowed)
-        closed = np.zeros(self._fleet.capacity, dtype=np.bool_)
-        others = [n for n, promise in enumerate(self.promises) if promise.queue not in path]
-        for number in others:
-            accelerators = self.promises[number].accelerators
-            needed = self._rows()
-            for other in others:
-                if not self.promises[other].accelerators.isdisjoint(accelerators):
-                    needed += np.maximum(0, chosen[other] - self._fit(self._own, other))
-            free = self._there[number] - self._fit(self._held, number)
-            closed |= (needed > 0) & (free - needed < devices)
-        return frozenset(self._fleet.names[row] for row in np.flatnonzero(closed).tolist())
+        closed = []
+        for row, slots in chosen.items():
+            others = tuple(each for each in slots if self.promises[each[0]].queue not in path)
+            apart = self._apart(others)
+            if apart and left_beside(self._kinds[row], tuple(apart.items()), None) < devices:
+                closed.append(self._fleet.names[row])
+        return frozenset(closed)
 
-    def _choose(self, worth: Worth, allowed: BoolArray | None) -> tuple[list[int], list[IntArray]]:
-        """Choose the nodes of all slots; return how many are missing, and devices by row."""
-        self._look_at_fleet()
+    def _choose(
+        self, worth: Worth, allowed: BoolArray | None
+    ) -> tuple[list[int], dict[int, Chosen]]:
+        """Choose the nodes of all slots; return how many are missing, and what is chosen by row."""
+        self._look_at_nodes()
         fleet = self._fleet
         missing: list[int] = []
-        chosen: list[IntArray] = []
+        chosen: dict[int, Chosen] = {}
         names = np.array(fleet.names + [""] * (fleet.capacity - len(fleet.names)))
         for number, promise in enumerate(self.promises):
             accelerator = min(promise.accelerators)
             wanted = worth(promise.queue, accelerator).units // (promise.devices * UNIT)
-            left = self._there[number] - self._fit(self._in_the_way, number)
-            for other, devices in enumerate(chosen):
-                if not self.promises[other].accelerators.isdisjoint(promise.accelerators):
-                    left = left - np.maximum(0, devices - self._fit(self._own, other))
-            slots = np.maximum(0, left) // promise.devices
-            rows = np.flatnonzero(slots)
-            runs = np.zeros(len(rows), dtype=np.int64) if allowed is None else allowed[rows]
-            order = rows[np.lexsort((names[rows], left[rows] % promise.devices, runs))]
-            before = np.cumsum(slots[order]) - slots[order]
-            taken = np.clip(wanted - before, 0, slots[order])
-            devices = self._rows()
-            devices[order] = taken * promise.devices
-            chosen.append(devices)
+            if not wanted:
+                missing.append(0)
+                continue
+            left, shared = self._fit(number).copy(), self._rows()
+            for row, slots_there in chosen.items():
+                found = self._left(self._kinds[row], slots_there, number)
+                left[row], shared[row] = found.devices, found.shared
+            taken = self._rows()
+            for devices in shared, left:
+                slots = devices // promise.devices - taken
+                rows = np.flatnonzero(slots > 0)
+                runs = np.zeros(len(rows), dtype=np.int64) if allowed is None else allowed[rows]
+                order = rows[np.lexsort((names[rows], left[rows] % promise.devices, runs))]
+                before = np.cumsum(slots[order]) - slots[order]
+                taken[order] += np.clip(wanted - int(taken.sum()) - before, 0, slots[order])
+            for row in np.flatnonzero(taken).tolist():
+                here = number, int(taken[row]) * promise.devices
+                chosen[row] = (*chosen.get(row, ()), here)
             missing.append(max(0, wanted - int(taken.sum())))
         return missing, chosen
 
-    def _fit(self, accounts: list[IntArray], number: int) -> IntArray:
-        """Return an account with a place for every row that the fleet has by now."""
-        account = accounts[number]
-        if len(account) < self._fleet.capacity:
-            grown = self._rows()
-            grown[: len(account)] = account
-            accounts[number] = account = grown
-        return account
+    def _apart(self, chosen: Chosen) -> dict[int, int]:
+        """Return the devices that slots on a node need besides those of queues below theirs."""
+        needed = dict(chosen)
+        among = {each for number in needed for each in (number, *self._above[number])}
+        below: Counter[int] = Counter()
+        apart: dict[int, int] = {}
+        for number in sorted(among, key=lambda each: (-len(self._above[each]), each)):
+            together = max(needed.get(number, 0), below[number])
+            apart[number] = together - below[number]
+            for above in self._above[number][:1]:
+                below[above] += together
+        return {number: devices for number, devices in apart.items() if devices}
 
-    def _look_at_fleet(self) -> None:
-        """Count the devices that are there, where nodes have changed."""
+    def _left(self, kinds: Kinds, chosen: Chosen, number: int) -> Left:
+        """Return what of a node is left for slots of a promise beside those that are chosen there.
+
+        As far as they lie in slots of queues above, these need no room of their own.
+        """
+        key = kinds, chosen, number
+        if key not in self._lefts:
+            if len(self._lefts) >= MOST_REMEMBERED:
+                self._lefts.clear()
+            apart = self._apart(chosen)
+            above = self._above[number]
+            below = sum(n for each, n in apart.items() if number in self._above[each])
+            around = sum(n for each, n in apart.items() if each in above)
+            others = tuple((each, n) for each, n in apart.items() if each not in above)
+            devices = below + left_beside(kinds, others, number)
+            self._lefts[key] = Left(devices, min(devices, below + around))
+        return self._lefts[key]
+
+    def _fit(self, number: int) -> IntArray:
+        """Return a promise's devices with a place for every row that the fleet has by now."""
+        usable = self._usable[number]
+        if len(usable) < self._fleet.capacity:
+            grown = self._rows()
+            grown[: len(usable)] = usable
+            self._usable[number] = usable = grown
+        return usable
+
+    def _look_at_nodes(self) -> None:
+        """Sort the devices of nodes that have changed, or on which others are held, by kinds."""
         fleet = self._fleet
         log = fleet.static_changes
         found = log.since(self._read) if self._read >= 0 else None
-        rows = range(fleet.size) if found is None else sorted(set(found.tolist()))
-        for number, promise in enumerate(self.promises):
-            there = self._fit(self._there, number)
-            for row in rows:
-                node = fleet.nodes[row]
-                lost = fleet.lost_devices.get(fleet.names[row], frozenset())
-                there[row] = sum(
-                    1
-                    for device in (node.devices if node and not node.cordoned else ())
-                    if device.accelerator in promise.accelerators
-                    and len(device.leaves) == 1
-                    and device.name not in lost
-                )
+        rows = set(range(fleet.size) if found is None else found.tolist())
+        rows |= {fleet.row_of[name] for name in self._changed if name in fleet.row_of}
+        for row in rows:
+            kinds = self._kinds[row] = self._kinds_on(row)
+            for number in range(len(self.promises)):
+                usable = sum(devices for who, devices in kinds if who >> number & 1)
+                self._fit(number)[row] = usable
         self._read = log.read()
+        self._changed.clear()
+
+    def _kinds_on(self, row: int) -> Kinds:
+        node = self._fleet.nodes[row]
+        if node is None or node.cordoned:
+            return ()
+        lost = self._fleet.lost_devices.get(node.name, frozenset())
+        kinds: Counter[int] = Counter()
+        for device in node.devices:
+            if len(device.leaves) == 1 and device.name not in lost:
+                kinds[self._wanted(device.accelerator, node.name, device.name)] += 1
+        return tuple(sorted((who, devices) for who, devices in kinds.items() if who))
+
+    def _wanted(self, accelerator: str, node: str, device: str) -> int:
+        """Return which promises may have slots on a device, a bit each."""
+        wanted = sum(
+            1 << number
+            for number, promise in enumerate(self.promises)
+            if accelerator in promise.accelerators
+        )
+        return wanted & ~self._barred.get((node, device), 0)

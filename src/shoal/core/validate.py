@@ -11,7 +11,7 @@ pods, a fleet that shrank) is a debt, listed with its age, and only falls by dec
 - A device is whole or shared: whoever holds it whole holds all of it alone.
 - No start uses more of a budget than is left of it, where a spent one allows no new starts.
 - Limits hold at every queue and every one above it, on what it borrows and lends as well; what
-  cannot be returned is guaranteed.
+  cannot be returned is guaranteed. That binds decisions that take something.
 - A gang is planned whole or not at all, and the leaves of one pod are on different devices.
 - Running work is given pods only that it lacks and can do without, while none of it goes.
 - No workload waits without having been told why, once a complete cycle has looked at it.
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 from shoal.core import events as ev
 from shoal.core import lacking
-from shoal.core.decisions import Resize, Start
+from shoal.core.decisions import Reserve, Resize, Start
 from shoal.core.fleet import HOLDER_CLASSES, Fleet, holder_class
 from shoal.core.keeping import lift
 from shoal.core.neighbours import quarrels, suffices
@@ -36,6 +36,11 @@ from shoal.model.workload import Placement
 Holding = tuple[Request, Placement]
 
 QUOTA_DEBTS = frozenset({"limit", "guarantee", "borrowing", "lending", "placeable"})
+
+TAKING = Start | Resize | Reserve
+"""Decisions that take something, and so have to keep to quotas. What the others lay bare was there
+before: a pod that goes is charged again when nobody is to have its place any more, and where
+something is given back, slots are chosen anew, those of whoever comes first at another's cost."""
 
 Debts = dict[tuple[str, str], int]
 """By how much (kind, node or leaf or queue) is over its capacity or quota; nothing that is not."""
@@ -82,7 +87,8 @@ class Validator:
         shrunk = self._guarantees_read != self._world.tenants.changes
         self._guarantees_read = self._world.tenants.changes
         if isinstance(event, ev.Decided):
-            if shrunk:  # before the decision, and not by it
+            # What guarantees that have shrunk leave uncovered is not by the decision either.
+            if shrunk or not isinstance(event.decision, TAKING):
                 grown = {key: amount for key, amount in grown.items() if key[0] not in QUOTA_DEBTS}
             if grown:
                 raise InvariantError(f"{event.decision.key} made debts: {grown}")
