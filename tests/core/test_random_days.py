@@ -2,8 +2,16 @@
 
 Unlike `test_stateful` it tries for nothing in particular, so that every kind of thing happens often
 and in each other's midst. What is asserted holds in every world at every time.
+
+The days are those of the first seeds. To live through 20,000, and then through the next 20,000:
+
+    make soak SOAK="properties -k test_random_days --examples 20000"
+    SHOAL_FIRST_SEED=20000 make soak SOAK="properties -k test_random_days --examples 20000"
+
+The first day that fails ends it and names its seed; `lived(seed)` lives through that one again.
 """
 
+import os
 import random
 from collections import Counter
 from dataclasses import replace
@@ -420,10 +428,14 @@ class Day:
 
 def lived(seed: int) -> Day:
     """A day, at its end."""
-    day = Day(seed)
-    for _ in range(STEPS):
-        day.step()
-    day.is_replayed()
+    try:
+        day = Day(seed)
+        for _ in range(STEPS):
+            day.step()
+        day.is_replayed()
+    except Exception as error:
+        error.add_note(f"That was the day of seed {seed}.")
+        raise
     return day
 
 
@@ -441,7 +453,8 @@ def test_random_days() -> None:
     """Many days, on which everything that can happen does."""
     happened.clear()
     days = settings().max_examples
-    for seed in range(days):
+    first = int(os.environ.get("SHOAL_FIRST_SEED", "0"))
+    for seed in range(first, first + days):
         lived(seed)
     assert happened[Resize.__name__] >= days // 50
     for kind in (Start, Retract, Wait, ev.PodMoved, ev.StartFailed, ev.NodeLost, ev.DeviceReturned):
