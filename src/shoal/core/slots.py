@@ -241,7 +241,7 @@ class Slots:
     def _apart(self, chosen: Chosen) -> dict[int, int]:
         """Return the devices that slots on a node need besides those of queues below theirs."""
         needed = dict(chosen)
-        among = {each for number in needed for each in (number, *self._above[number])}
+        among = dict.fromkeys(n for number in needed for n in (number, *self._above[number]))
         below: Counter[int] = Counter()
         apart: dict[int, int] = {}
         for number in sorted(among, key=lambda each: (-len(self._above[each]), each)):
@@ -285,7 +285,7 @@ class Slots:
         found = log.since(self._read) if self._read >= 0 else None
         rows = set(range(fleet.size) if found is None else found.tolist())
         rows |= {fleet.row_of[name] for name in self._changed if name in fleet.row_of}
-        for row in rows:
+        for row in sorted(rows):
             kinds = self._kinds[row] = self._kinds_on(row)
             for number in range(len(self.promises)):
                 usable = sum(devices for who, devices in kinds if who >> number & 1)
