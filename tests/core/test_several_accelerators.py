@@ -144,6 +144,20 @@ def test_who_may_go_is_not_used_up_on_one_accelerator_where_both_are_short() -> 
     assert len(gone(case)) == 2
 
 
+def test_what_a_victim_holds_of_another_accelerator_is_not_held_against_the_others() -> None:
+    """b borrows four. All of it may go if the gang, which holds least of that, goes first."""
+    case = Case(fleet(2, 5), tree(lender("a", A100=2), lender("b", A100=1)))
+    case.submit(work("b/old", 2, accelerators=(AMPERE,)))
+    case.to(5)
+    case.submit(gang("b/gang", 2, 1))
+    case.to(8)
+    case.submit(batch("b/new", 2, accelerators=(AMPERE,)))
+    case.to(10)
+    case.submit(work("a/p", pods=2, accelerators=(AMPERE,)))
+    assert case.starts("a/p") == ["10:00"]
+    assert gone(case) == ["b/new"]
+
+
 def test_pod_sets_that_may_have_any_go_to_different_accelerators_where_one_will_not_do() -> None:
     case = lent_out(lender(H100=1, A100=1))
     sets = (PodSet("one", 1, whole(1, 0)), PodSet("other", 1, whole(1, 0)))

@@ -389,12 +389,13 @@ class Clearing:
     def _permitted(self, asker: Entry, choice: Choice, victims: Sequence[Victim]) -> bool:
         """Return whether all of these may go: each from a queue that borrows when its turn comes.
 
-        Those with fewest devices go first; where that does not do, no other order does.
+        Those with least of what is given back go first; where that does not do on one accelerator,
+        no other order does.
         """
         world, tenants = self._world, self._world.tenants
         charged = tenants.speculated
         try:
-            for victim in sorted(victims, key=lambda victim: victim.units):
+            for victim in sorted(victims, key=lambda v: v.units_of(choice.reclaimed)):
                 if not self._candidates.may_take(asker, victim, choice.reclaimed):
                     return False
                 entry = victim.entry

@@ -67,6 +67,13 @@ class Victim:
         """How many leaves it holds something of."""
         return sum(len(self.entry.held[pod].leaves) for pod in self.pods)
 
+    def units_of(self, accelerators: Collection[str]) -> int:
+        """Return the units that it holds of these."""
+        if len(self.accelerators) == 1:
+            return self.units if self.lies_on(accelerators) else 0
+        charges = (c for pod in self.pods for c in self.entry.charges.get(pod, ()))
+        return sum(charge.units for charge in charges if charge.accelerator in accelerators)
+
     def devices_of(self, accelerators: Collection[str]) -> int:
         """Return how many devices of these it holds something of."""
         charges = (c for pod in self.pods for c in self.entry.charges.get(pod, ()))
