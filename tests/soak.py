@@ -31,6 +31,10 @@ SUITES = {
         "up to 200 random steps an example, every invariant checked after each",
         ["tests/core/test_stateful.py"],
     ),
+    "adversary": (
+        "ten days of a team that tries everything, whose own waits and losses are its own affair",
+        ["tests/benchmarks/test_tenancy.py", "-m", "slow"],
+    ),
     "properties": (
         "every other test of what is quick, with thousands of examples of each property",
         ["--ignore", "tests/core/test_stateful.py", "-m", "not long and not slow and not cluster"],
