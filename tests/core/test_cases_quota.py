@@ -148,3 +148,16 @@ def test_never_is_only_said_where_no_accelerator_would_do() -> None:
     assert not case.verdict("q/y").never, "one H100 and two A100 might do"
     case.set_queues(tree(replace(narrow, limit=(("A100|H100", 2),))))
     assert case.verdict("q/y").never
+
+
+@pytest.mark.parametrize("accelerator", ["H100", "units"])
+@pytest.mark.parametrize("devices", [9, 999_999, 10**9, 1 << 62])
+def test_what_is_more_than_can_be_counted_is_never_started_and_stops_nobody(
+    accelerator: str, devices: int
+) -> None:
+    """By devices as by exchange rates, whole gangs too."""
+    queues = replace(tree(queue("q", 0, 8, accelerator=accelerator)), rates=(("H100", 1_734),))
+    case = Case([node("n", 8)], queues)
+    case.submit(work("q/huge", devices, pods=20_000), work("q/one"))
+    assert case.verdict("q/huge").never
+    assert case.starts("q/one") == ["0:00"]

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from shoal.objects.hosts import host_request
+from shoal.objects.hosts import MOST, host_request
+from shoal.objects.quantity import QuantityError
 from tests.objects.small import pod
 
 
@@ -59,3 +60,21 @@ def test_resources_of_the_pod_itself_replace_the_sum() -> None:
         overhead={"cpu": "1"},
     )
     assert host_request(body.spec) == (5_000, 1_024)
+
+
+@pytest.mark.parametrize("amount", ["1E", "9E", "9223372036854775807Gi", "1e36"])
+def test_what_no_machine_has_is_still_a_number_that_can_be_counted(amount: str) -> None:
+    """The sum over as many pods as a gang may have fits into 64 bits."""
+    found = host_request(pod(containers=[container(amount, amount)]).spec)
+    assert max(found) * 20_000 < 1 << 63
+    assert found[0] == MOST
+
+
+@pytest.mark.parametrize("where", ["containers", "initContainers"])
+def test_nobody_asks_for_less_than_nothing(where: str) -> None:
+    """An API server takes no such pod, and a manifest that none has seen would make CPU of it."""
+    spec = {"containers": [container("1")]} | {where: [container("-2")]}
+    with pytest.raises(QuantityError, match="'-2' is below zero; write 0 or more"):
+        host_request(pod(**spec).spec)
+    with pytest.raises(QuantityError, match="'-1' is below zero"):
+        host_request(pod(containers=[container("2")], overhead={"cpu": "-1"}).spec)

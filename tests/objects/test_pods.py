@@ -74,6 +74,11 @@ def test_S07_thousandths_that_are_whole_are_devices() -> None:
     assert "a whole number from 1" in refused(pod({GPU: "1500m"}))
 
 
+@pytest.mark.parametrize("count", ["-1", "1000000", "1e12", "9223372036854775807"])
+def test_a_count_that_no_node_can_have_is_refused(count: str) -> None:
+    assert "a whole number from 1 to 999,999" in refused(pod({GPU: count}))
+
+
 def test_S06_p1_the_most_that_any_moment_needs() -> None:
     said = reading(pod_of([container("i", {GPU: 2})], [container("a", {GPU: 1})]))
     assert said.request.devices.count == 2

@@ -9,6 +9,10 @@ from shoal.core.world import World
 from shoal.model.request import DeviceRequest
 from shoal.model.verdict import OverQuota, Reason
 
+MOST_UNITS = 1 << 48
+"""So many units of a device are more than any fleet has, and accounts, which have 64 bits, hold
+them at any exchange rate; whoever asks for more is judged as if it were these."""
+
 
 def wants(devices: DeviceRequest, accelerator: str) -> bool:
     """Return whether an accelerator would do."""
@@ -54,9 +58,9 @@ def _too_much(world: World, entry: Entry, shapes: tuple[Shape, ...]) -> OverQuot
         for devices, pods in needed:
             name = accelerator if alike else devices.accelerators[0]
             asked[name] += pods * least_units(devices, world.fleet.largest_mib(name))
-        over = world.tenants.never(
-            workload.queue, tuple(sorted(asked.items())), returnable=world.returnable(workload)
-        )
+        most = tuple(sorted((name, min(units, MOST_UNITS)) for name, units in asked.items()))
+        returnable = world.returnable(workload)
+        over = world.tenants.never(workload.queue, most, returnable=returnable)
         if over is None:
             return None
         found.append(over)

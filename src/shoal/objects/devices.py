@@ -20,6 +20,10 @@ from shoal.objects.hosts import is_sidecar
 from shoal.objects.manifests import ContainerLike, PodLike
 from shoal.objects.quantity import MIB, QuantityError, exact
 
+MOST_COUNT: Final = 999_999
+"""The most that one name may ask for, as with `shoal.dev/devices`: more than any node has, and so
+little that whole gangs can be counted in 64 bits."""
+
 _BYTES: Final = re.compile(r"(?:[KMGTPE]i|[MGTPE])")
 
 
@@ -221,7 +225,7 @@ def _wrong(name: Name, key: str, value: str, place: Place) -> Refusal | None:
 
 
 def _is_count(amount: Fraction) -> bool:
-    return amount >= 1 and amount.denominator == 1
+    return 1 <= amount <= MOST_COUNT and amount.denominator == 1
 
 
 def _instead(name: Name, value: str) -> str:

@@ -11,19 +11,24 @@ from fractions import Fraction
 from typing import Final
 
 from shoal.objects.manifests import ContainerLike, PodSpecLike, ResourcesLike
-from shoal.objects.quantity import MIB, MILLI, exact
+from shoal.objects.quantity import MIB, MILLI, QuantityError, exact
 
 ZERO: Final = Fraction(0)
+
+MOST: Final = 10**12
+"""The most that is asked for, in thousandths of a core or MiB: a thousand times what any machine
+has, and little enough to be counted in 64 bits."""
+
 ALWAYS: Final = "Always"
 
 
 def host_request(spec: PodSpecLike) -> tuple[int, int]:
-    """CPU in thousandths of a core and memory in MiB, each rounded up.
+    """CPU in thousandths of a core and memory in MiB, each rounded up, and at most `MOST`.
 
     Raises QuantityError for a manifest that no API server took.
     """
     cpu, memory = _total(spec, "cpu") / MILLI, _total(spec, "memory") / MIB
-    return -(-cpu.numerator // cpu.denominator), -(-memory.numerator // memory.denominator)
+    return _rounded_up(cpu), _rounded_up(memory)
 
 
 def is_sidecar(init: ContainerLike) -> bool:
@@ -31,9 +36,13 @@ def is_sidecar(init: ContainerLike) -> bool:
     return init.restart_policy == ALWAYS
 
 
+def _rounded_up(value: Fraction) -> int:
+    return min(MOST, -(-value.numerator // value.denominator))
+
+
 def _total(spec: PodSpecLike, name: str) -> Fraction:
     overhead = spec.overhead.get(name)
-    added = exact(overhead) if overhead else ZERO
+    added = _not_negative(overhead) if overhead else ZERO
     of_pod = _wanted(spec.resources, name) if spec.resources is not None else None
     if of_pod is not None:
         return of_pod + added
@@ -49,4 +58,11 @@ def _total(spec: PodSpecLike, name: str) -> Fraction:
 
 def _wanted(resources: ResourcesLike, name: str) -> Fraction | None:
     text = resources.requests.get(name, resources.limits.get(name))
-    return None if text is None else exact(text)
+    return None if text is None else _not_negative(text)
+
+
+def _not_negative(text: str) -> Fraction:
+    value = exact(text)
+    if value < 0:
+        raise QuantityError(f"{text!r} is below zero; write 0 or more")
+    return value

@@ -31,7 +31,7 @@ _ENGLISH: Final[Mapping[RefusalCode | HintCode, str]] = {
         " shoal.dev/memory or shoal.dev/compute"
     ),
     RefusalCode.NOT_A_COUNT: (
-        "{field} is {value!r} and must be a whole number from 1, in digits 0-9"
+        "{field} is {value!r} and must be a whole number from 1 to 999,999, in digits 0-9"
     ),
     RefusalCode.NOT_A_FRACTION: (
         "{field} is {value!r} and must be a fraction of a device: a number above 0 and up to 1"
@@ -151,7 +151,7 @@ _CHINESE: Final[Mapping[RefusalCode | HintCode, str]] = {
         "{field} 的值 {value!r} 应为整张设备的数量；只需一部分时请写 1，"
         "并加上 shoal.dev/memory 或 shoal.dev/compute"
     ),
-    RefusalCode.NOT_A_COUNT: "{field} 的值 {value!r} 必须是不小于 1 的整数，只用数字 0-9",
+    RefusalCode.NOT_A_COUNT: "{field} 的值 {value!r} 必须是 1 到 999,999 之间的整数，只用数字 0-9",
     RefusalCode.NOT_A_FRACTION: (
         "{field} 的值 {value!r} 必须是设备的一部分：大于 0、不超过 1、最多两位小数，例如 0.25"
     ),
