@@ -278,6 +278,36 @@ def test_nobody_is_evicted_where_a_fifth_of_the_devices_is_gone() -> None:
     assert len(case.evictions) == 1
 
 
+@pytest.mark.parametrize(("running", "most"), [(0, 10), (300, 10), (549, 10), (1_000, 20)])
+def test_two_percent_of_what_runs_may_be_evicted_or_ten(running: int, most: int) -> None:
+    assert Evictions().most({"q": range(running)}, 0) == most
+
+
+def test_pods_that_elastic_gangs_can_spare_freeze_nothing() -> None:
+    case = Case([node("n1", 8), node("n2", 8)], tree(queue("a", 16), queue("b")))
+    case.submit(work("b/big", pods=16, minimum=1))
+    case.to(10)
+    case.submit(*(work(f"a/a{k}") for k in range(15)))
+    assert sum(len(pods) for _, _, pods in case.evictions) == 15
+    assert not case.world.evictions.frozen
+
+
+def test_a_person_who_resumed_has_seen_what_was_gone_and_evicted() -> None:
+    """Both count anew from then on, within the same five minutes too."""
+    case = Case([node(f"n{n}", 8) for n in range(5)], tree(queue("a", 32), queue("b")))
+    case.submit(*(batch(f"b/b{k}") for k in range(40)))
+    case.to(10)
+    case.submit(*(work(f"a/a{k}") for k in range(10)))
+    case.happen(ev.NodeLost(0, "n4"))
+    case.submit(work("a/more"))
+    assert (len(case.evictions), case.world.evictions.frozen) == (10, True)
+    case.to(11)
+    case.happen(ev.EvictionsResumed(0, "ada"))
+    assert (len(case.evictions), case.world.evictions.frozen) == (11, False)
+    case.submit(*(work(f"a/c{k}") for k in range(9)))
+    assert (len(case.evictions), case.world.evictions.frozen) == (20, False)
+
+
 def test_a_few_devices_that_are_gone_freeze_nothing() -> None:
     case = Case([node(f"n{n}", 8) for n in range(6)], tree(queue("a", 16), queue("b")))
     case.submit(*(batch(f"b/b{k}") for k in range(48)))

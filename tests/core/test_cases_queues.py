@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from shoal.core.decisions import Reserve
+from shoal.model.queue import Order
 from shoal.model.verdict import Stage
 from tests.core.build import node
 from tests.core.cases import MINUTE_US, SECOND_US, Case, batch, queue, tree, work
@@ -154,3 +155,31 @@ def test_a_gang_that_waited_too_long_gets_the_next_reservation() -> None:
     for _ in range(4):
         case.end(min(uid for uid, e in case.world.entries.items() if e.held))
     assert case.starts("lab/big") == ["61:00"]
+
+
+def test_a_starving_gang_is_kept_a_place_before_what_is_first_in_the_order() -> None:
+    """On whatever nodes are nearest to being free, as nobody knows when others end."""
+    lab = queue("lab", starvation_after_us=60 * MINUTE_US, order=Order.SHORTEST)
+    case = Case([node("n1", 2), node("n2", 2)], tree(lab))
+    case.submit(*(work(f"lab/s{k}") for k in range(4)))
+    case.submit(work("lab/gang", 2, pods=2, run_us=360 * MINUTE_US))
+    case.to(59)
+    case.submit(work("lab/shorter", 2, pods=2, run_us=300 * MINUTE_US))
+    case.to(60)
+    reserving = [s.decision.workload for s in case.seen if isinstance(s.decision, Reserve)]
+    assert reserving == ["lab/gang"]
+    for k in range(4):
+        case.end(f"lab/s{k}")
+    assert case.starts("lab/gang") == ["60:00"]
+
+
+def test_a_queue_has_one_reservation_at_a_time() -> None:
+    """Of three that starve the one that has waited longest; the next one when that has started."""
+    lab = queue("lab", starvation_after_us=60 * MINUTE_US)
+    case = Case([node("n1", 2), node("n2", 2)], tree(lab))
+    case.submit(*(work(f"lab/s{k}") for k in range(4)))
+    for minute in (1, 2, 3):
+        case.to(minute)
+        case.submit(work(f"lab/w{minute}", minute % 2 + 1, pods=2, minimum=2))
+    case.to(70)
+    assert list(case.world.reserving) == ["lab/w1"]

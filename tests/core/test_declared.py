@@ -3,6 +3,7 @@
 import pytest
 
 from shoal.core import events as ev
+from shoal.core.ahead import expected_end_us
 from shoal.core.declared import LAST_RUNS, declared_end_us, overdue
 from shoal.core.world import World
 from shoal.model.queue import Queue
@@ -129,3 +130,16 @@ def test_checkpoints_count_once_a_minute() -> None:
         believed.add(_report(case, "a/w", tenth / 10))
     assert len(believed) == 10
     case.happen(ev.CheckpointReported(0, "nobody", 5))
+
+
+def test_nobody_plans_with_the_end_of_work_that_is_overdue() -> None:
+    """Not with a corrected one either: from then on nothing that its owner says is known."""
+    case = _case()
+    _ran(case, "a/before", 1, 600, user="eve")
+    case.submit(batch("a/again", run_us=10 * MINUTE_US, user="eve"))
+    entry = case.world.entries["a/again"]
+    since_us = case.now_us
+    assert expected_end_us(case.world, entry, since_us) == since_us + 6_000 * MINUTE_US
+    overdue_us = since_us + 10 * MINUTE_US + 1
+    assert expected_end_us(case.world, entry, overdue_us - 1) is not None
+    assert expected_end_us(case.world, entry, overdue_us) is None

@@ -189,6 +189,23 @@ def test_more_devices_let_more_be_lent() -> None:
     assert case.holds("b") == 1000
 
 
+def test_only_devices_that_work_are_free_for_who_does_not_lend() -> None:
+    """Of eight two are out of order: of the six that work four are kept."""
+    lender = replace(queue("a", 4), lend=(("H100", 0),))
+    case = Case([node("n", 8)], tree(lender, queue("b")))
+    case.happen(*(ev.DeviceLost(0, "n", f"n/{number}") for number in (6, 7)))
+    case.submit(*(batch(f"b/{k}") for k in range(6)))
+    assert case.holds("b") == 2000
+
+
+def test_what_is_lent_in_units_is_so_many_devices_as_it_pays_for() -> None:
+    """One unit is two and a half A100, so of four that are guaranteed two may be lent."""
+    lender = replace(of("a", (("A100", 4),)), lend=((UNITS, 1),))
+    case = Case([node("a", 8, accelerator="A100")], rated(lender, of("b")))
+    case.submit(*(batch(f"b/{k}") for k in range(8)))
+    assert case.holds("b") == 6000
+
+
 @given(
     devices=st.integers(1, 8),
     queues=st.lists(

@@ -326,3 +326,46 @@ def test_whose_work_was_just_evicted_has_its_turn_by_what_is_left() -> None:
     case.submit(work("a/new", 6), batch("c/new"), batch("b/new"))
     assert [uid for _, uid, _ in case.evictions] == ["b/old"]
     assert (case.starts("b/new"), case.starts("c/new")) == (["10:00"], [])
+
+
+def test_waiting_gives_no_right_to_evict() -> None:
+    """What has waited for two hours is ahead of what came then, and evicts nobody for it."""
+    q = queue("q", 2, order=Order.PRIORITY, aging_us=HOUR_US)
+    case = Case([node("n", 2)], tree(q))
+    case.submit(work("q/first"), work("q/old", 2))
+    case.to(120)
+    case.submit(work("q/equal"))
+    case.to(130)
+    case.end("q/first")
+    assert case.starts("q/equal") == ["120:00"]
+    case.to(600)
+    assert case.evictions == []
+    case.submit(work("q/urgent", 2, priority=1))
+    assert [uid for _, uid, _ in case.evictions] == ["q/equal"]
+
+
+def test_the_shortest_is_who_is_expected_to_run_shortest() -> None:
+    """Eve, who declared one minute and ran an hour, has five minutes counted as five hours."""
+    case = Case([node("n", 1)], tree(queue("q", order=Order.SHORTEST)))
+    case.submit(work("q/liar", run_us=MINUTE_US, user="eve"))
+    case.to(60)
+    case.submit(
+        work("q/eve", run_us=5 * MINUTE_US, user="eve"),
+        work("q/ben", run_us=HOUR_US, user="ben"),
+    )
+    case.end("q/liar")
+    assert case.starts("q/ben") == ["60:00"]
+    assert case.starts("q/eve") == []
+
+
+def test_of_several_accelerators_the_one_counts_of_which_a_queue_holds_most() -> None:
+    """q holds one of eight H100 and six of eight A100, r three H100: the next is for r."""
+    nodes = [node("h", 8), node("a", 8, accelerator="A100")]
+    case = Case(nodes, tree(queue("q"), queue("r"), queue("s")))
+    case.submit(work("q/h", accelerators=("H100",)), work("q/a", 6, accelerators=("A100",)))
+    case.submit(work("r/h", 3, accelerators=("H100",)))
+    case.submit(work("s/one", accelerators=("H100",)), work("s/h", 3, accelerators=("H100",)))
+    case.submit(work("q/next", accelerators=("H100",)), work("r/next", accelerators=("H100",)))
+    case.end("s/one")
+    assert case.starts("r/next") == ["0:00"]
+    assert case.starts("q/next") == []

@@ -207,8 +207,9 @@ def test_a_gang_that_was_made_smaller_and_has_ended_does_not_come_back() -> None
 
 
 def test_no_pod_of_a_notebook_goes() -> None:
-    case = Case([node("n1", 2)], tree(queue("q")))
+    case = Case([node("n1", 2)], tree(queue("q", 2)))
     case.submit(work("q/n", pods=2, minimum=1, type_=WorkloadType.NOTEBOOK))
+    assert case.starts("q/n") == ["0:00"]
     case.to(10)
     case.submit(work("q/h", priority=1))
     assert case.evictions == []

@@ -202,3 +202,13 @@ def test_without_guarantees_nothing_shrinks(written: tuple[Queue, ...]) -> None:
     lose(case, "n", 0, 1)
     case.to(10)
     assert case.world.tenants.remembered()[1] == ()
+
+
+def test_a_device_that_was_out_of_order_is_gone_with_its_node() -> None:
+    """It counts for a while only as long as its node may bring it back."""
+    case = Case([node("n", 8), node("m", 2)], tree(queue("a", 5), queue("b", 5)))
+    lose(case, "m", 0, 1)
+    case.to(1)
+    assert guaranteed(case, "a", "b") == [5, 5]
+    case.happen(ev.NodeLost(0, "m"))
+    assert guaranteed(case, "a", "b") == [4, 4]

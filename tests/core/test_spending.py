@@ -19,7 +19,7 @@ from shoal.model.queue import Budget, Period, Queue, QueueTree, WhenSpent
 from shoal.model.verdict import Reason, Stage
 from shoal.model.workload import Outcome, Placement, WorkloadType
 from tests.core.build import node
-from tests.core.cases import MINUTE_US, batch, queue, tree, work
+from tests.core.cases import MINUTE_US, Case, batch, queue, tree, work
 from tests.core.dated import HOUR_US, Dated, us
 
 PRICES = (("A100", 2_800_000), ("H100", 3_333_333))
@@ -439,3 +439,17 @@ def test_places_that_are_kept_count_as_reserved_for_others() -> None:
     assert refused.over.reserved == HOUR_US // 2 + 4 * HOUR_US
     own = case.world.spending.refusal(case.world.entries["a/both"].workload, {"H100": 2 * UNIT})
     assert own is None
+
+
+def test_a_period_after_a_gap_begins_with_nothing_used() -> None:
+    """Nobody said when the periods between them began, and what was used then is over."""
+    case = Case(_nodes(), tree(queue("a", budget=_budget(24))))
+    case.happen(ev.PeriodBegan(0, "a", 0, HOUR_US))
+    case.submit(batch("a/w"))
+    case.to(30)
+    case.end("a/w")
+    account = case.world.spending.accounts["a"]
+    assert account.used_at(case.now_us) == SCALE // 2
+    case.to(600)
+    case.happen(ev.PeriodBegan(0, "a", 10 * HOUR_US, 11 * HOUR_US))
+    assert account.used_at(case.now_us) == 0

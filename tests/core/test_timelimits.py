@@ -173,3 +173,16 @@ def test_a_cycle_says_when_it_has_to_look_again(at: int) -> None:
     came = cycle(case.world, policy(), at * MINUTE_US, SEED, Budget(10))
     expected = 20 if at < 20 else 30
     assert came.look_again_us == expected * MINUTE_US
+
+
+def test_nobody_is_refused_for_whom_others_are_going() -> None:
+    """Its place is certain, however long the pods there take to stop."""
+    limit = ((WorkloadType.TRAINING, 5 * MINUTE_US),)
+    queues = tree(queue("a", 1, maximum_wait_us=limit), queue("b"))
+    case = Case([node("n", 1)], queues, stops_us={"b/x": 10 * MINUTE_US})
+    case.submit(batch("b/x"))
+    case.to(10)
+    case.submit(work("a/asker"))
+    case.to(30)
+    assert _refusals(case) == []
+    assert case.starts("a/asker") == ["20:00"]

@@ -2,11 +2,14 @@
 
 from dataclasses import replace
 
+import pytest
+
 from shoal.core import events as ev
+from shoal.core.decisions import Evict
 from shoal.model.queue import EvictionBounds
 from shoal.model.workload import PodSet, Workload, WorkloadType
 from tests.core.build import node, whole
-from tests.core.cases import MINUTE_US, Case, batch, queue, tree, work
+from tests.core.cases import MINUTE_US, SECOND_US, Case, batch, queue, tree, work
 
 HALF_AN_HOUR = EvictionBounds(checkpoint_interval_us=30 * MINUTE_US)
 
@@ -63,3 +66,94 @@ def test_then_the_least_urgent_go() -> None:
     case.to(10)
     case.submit(work("a/asker"))
     assert case.evicted == [("10:00", "b/y", 10)]
+
+
+def test_of_an_elastic_gang_the_last_pods_go_first() -> None:
+    case = Case([node("n1", 4)], tree(queue("a", 2), queue("b")))
+    case.submit(gang("b/big", 4, 1))
+    case.to(10)
+    case.submit(work("a/one"))
+    case.to(20)
+    case.submit(work("a/two"))
+    assert case.evictions == [("10:00", "b/big", (3,)), ("20:00", "b/big", (2,))]
+
+
+def test_a_service_loses_no_more_than_it_can_do_without() -> None:
+    """Nor does anything else of a type that is never taken whole, however urgent others are."""
+    case = Case([node("n1", 3)], tree(queue("q", 3)))
+    case.submit(
+        work("q/service", pods=2, minimum=1, type_=WorkloadType.INFERENCE),
+        work("q/notebook", type_=WorkloadType.NOTEBOOK),
+    )
+    case.to(10)
+    case.submit(work("q/urgent", priority=9))
+    assert case.evictions == [("10:00", "q/service", (1,))]
+    case.submit(work("q/urgent2", priority=9, pods=2))
+    assert len(case.evictions) == 1
+
+
+def test_what_nobody_makes_again_is_never_evicted() -> None:
+    """Neither for a higher priority nor, where a guarantee has gone, for a lender."""
+    case = Case([node("n1", 1)], tree(queue("q", 1)))
+    case.submit(batch("q/bare", recreated=False))
+    assert case.starts("q/bare") == ["0:00"]
+    case.to(10)
+    case.submit(work("q/urgent", priority=9))
+    case.set_queues(tree(queue("q"), queue("a", 1)))
+    case.submit(work("a/lender"))
+    assert case.evictions == []
+
+
+def test_nobody_takes_back_more_than_the_guarantee() -> None:
+    """With a guarantee of two, what asks for three at once evicts nobody, and two is two."""
+    case = Case([node("n1", 4)], tree(queue("a", 2), queue("b")))
+    case.submit(*(batch(f"b/b{n}") for n in range(4)))
+    case.to(10)
+    case.submit(work("a/three", 3))
+    assert case.evictions == []
+    case.submit(work("a/two", 2))
+    case.submit(work("a/one"))
+    assert len(case.evictions) == 2
+
+
+def test_what_was_evicted_does_not_preempt_what_is_less_urgent() -> None:
+    """It waits for a place of two devices, of which less urgent work holds one."""
+    case = Case([node("n1", 2)], tree(queue("q")))
+    case.submit(work("q/middle", 2, priority=1))
+    case.to(10)
+    case.submit(work("q/high", priority=2))
+    case.submit(work("q/low"))
+    case.to(20)
+    case.end("q/high")
+    case.to(60)
+    assert case.starts("q/middle") == ["0:00"]
+    assert [uid for _, uid, _ in case.evictions] == ["q/middle"]
+    case.submit(work("q/fresh", 2, priority=1))
+    assert [uid for _, uid, _ in case.evictions] == ["q/middle", "q/low"]
+
+
+@pytest.mark.parametrize(("pods_s", "expected_s"), [(10, 10), (60, 30)])
+def test_the_queue_never_makes_grace_longer(pods_s: int, expected_s: int) -> None:
+    case = Case([node("n1", 1)], tree(queue("a", 1), queue("b", grace_max_us=30 * SECOND_US)))
+    case.submit(batch("b/b1", grace_us=pods_s * SECOND_US))
+    case.to(1)
+    case.submit(work("a/a1"))
+    (evict,) = (seen.decision for seen in case.seen if isinstance(seen.decision, Evict))
+    assert evict.grace_us == expected_s * SECOND_US
+
+
+def test_bounds_are_those_of_the_nearest_queue_that_writes_them() -> None:
+    """The team writes the minimum run, one project a shorter one, the other none."""
+    long, short = (EvictionBounds(minimum_run_us=n * MINUTE_US) for n in (60, 5))
+    queues = tree(
+        queue("team", eviction=long),
+        replace(queue("own"), parent="team", eviction=short),
+        replace(queue("none"), parent="team"),
+    )
+    case = Case([node("n1", 2)], queues)
+    case.submit(work("own/x"), work("none/x"))
+    case.to(10)
+    case.submit(work("own/urgent", priority=1), work("none/urgent", priority=1))
+    assert case.evictions == [("10:00", "own/x", (0,))]
+    case.to(61)
+    assert case.evictions[1:] == [("60:00", "none/x", (0,))]
