@@ -8,13 +8,13 @@ import pytest
 from hypothesis import settings
 
 from shoal.core import events as ev
-from shoal.core.decisions import Evict
+from shoal.core.decisions import Evict, Start
 from shoal.core.evictions import DAY_US, MOST_EVICTIONS, WINDOW_US
 from shoal.core.validate import Validator, check
 from shoal.core.world import World
 from shoal.model.queue import EvictionBounds
 from shoal.model.verdict import Reason
-from shoal.model.workload import WorkloadType
+from shoal.model.workload import Placement, WorkloadType
 from tests.core.build import node
 from tests.core.cases import MINUTE_US, Case, batch, queue, tree, work
 
@@ -168,6 +168,24 @@ def test_a_pod_that_moves_while_it_goes_still_goes() -> None:
     assert len(case.world.entries[uid].underway) == 1
     refuse(case, uid)
     assert accounts(case.world) == before
+
+
+def test_who_is_gone_before_its_failed_start_is_taken_back_waits_once() -> None:
+    """Its pod was told to stop before it ran, then did not start, and is gone: all in one turn."""
+    case = Case([node("n1", 1)], tree(queue("q")))
+    case.feed(ev.WorkloadSubmitted(0, work("q/low")))
+    case.feed(ev.Decided(0, Start("s", "q/low", (Placement(0, "n1", ("n1/0",)),))))
+    low = case.world.entries["q/low"]
+    evict = Evict("e", "q/low", (0,), (), 0, exact=True, grace_us=0, reason=Reason.RECLAIM)
+    case.feed(ev.Decided(0, evict))
+    case.feed(ev.StartFailed(0, "q/low", low.attempt, 0))
+    case.feed(ev.PodEnded(0, "q/low", 0))
+    check(case.world)
+    assert (low.failed_on, low.refused) == (None, {"n1"})
+    case.turn()
+    assert case.starts("q/low") == [], "before the node has changed, it is not planned there"
+    case.happen(ev.NodeSeen(0, node("n1", 2)))
+    assert case.starts("q/low") == ["0:00"]
 
 
 def test_evictions_that_are_refused_again_and_again_do_not_freeze_those_of_others() -> None:

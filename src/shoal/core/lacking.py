@@ -41,8 +41,7 @@ def joins(world: "World", entry: Entry, placements: Iterable[Placement]) -> None
     look_at(world, entry)
 
 
-def refuses(world: "World", entry: Entry, pod: int) -> None:
+def refuses(world: "World", entry: Entry, node: str) -> None:
     """Plan a workload no more where a pod of it did not start, before the node has changed."""
-    node = entry.held[pod].node
     entry.refused |= {node}
     world.refused_on.setdefault(node, set()).add(entry.workload.uid)

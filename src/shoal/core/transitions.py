@@ -148,10 +148,6 @@ def _retract(world: "World", decision: Retract, at_us: int) -> None:
         world.served(entry, pod)
     world.give_back(entry, placements)
     entry.held.clear()
-    entry.failed_on = None
-    del world.failed[decision.workload]
-    entry.refused |= {decision.node}
-    world.refused_on.setdefault(decision.node, set()).add(decision.workload)
     world.wait_anew(entry, at_us)
 
 

@@ -225,6 +225,8 @@ def check_entry(world: World, entry: Entry) -> None:
         raise InvariantError(f"workload {uid}: whether it lacks pods is not what is noted")
     if (entry.failed_on is not None) != (uid in world.failed):
         raise InvariantError(f"workload {uid}: its failed start is not on the list")
+    if entry.failed_on is not None and not entry.held:
+        raise InvariantError(f"workload {uid}: a start failed of what holds nothing")
 
 
 def check_row(fleet: Fleet, row: int, held: list[Holding]) -> None:

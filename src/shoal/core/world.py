@@ -335,7 +335,7 @@ class World:
         if entry is None or entry.attempt != event.attempt or event.pod not in entry.held:
             return
         if event.pod in entry.joining:  # it runs on without
-            lacking.refuses(self, entry, event.pod)
+            lacking.refuses(self, entry, entry.held[event.pod].node)
             self._pod_ended(ev.PodEnded(event.at_us, event.uid, event.pod))
         elif event.pod not in entry.started and entry.failed_on is None:
             entry.failed_on = entry.held[event.pod].node
@@ -464,6 +464,10 @@ class World:
         entry.evicting.clear()
         entry.checkpoint_us = None
         entry.borrowed = None
+        if entry.failed_on is not None:
+            lacking.refuses(self, entry, entry.failed_on)
+            entry.failed_on = None
+            del self.failed[entry.workload.uid]
         entry.waits_since_us = at_us
         self.wait(entry)
 
