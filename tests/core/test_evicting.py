@@ -181,7 +181,7 @@ def test_who_is_gone_before_its_failed_start_is_taken_back_waits_once() -> None:
     case.feed(ev.StartFailed(0, "q/low", low.attempt, 0))
     case.feed(ev.PodEnded(0, "q/low", 0))
     check(case.world)
-    assert (low.failed_on, low.refused) == (None, {"n1"})
+    assert (low.failed_on, low.refused) == (None, frozenset({"n1"}))
     case.turn()
     assert case.starts("q/low") == [], "before the node has changed, it is not planned there"
     case.happen(ev.NodeSeen(0, node("n1", 2)))
