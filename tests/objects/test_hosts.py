@@ -73,7 +73,7 @@ def test_what_no_machine_has_is_still_a_number_that_can_be_counted(amount: str) 
 @pytest.mark.parametrize("where", ["containers", "initContainers"])
 def test_nobody_asks_for_less_than_nothing(where: str) -> None:
     """An API server takes no such pod, and a manifest that none has seen would make CPU of it."""
-    spec = {"containers": [container("1")]} | {where: [container("-2")]}
+    spec: dict[str, Any] = {"containers": [container("1")]} | {where: [container("-2")]}
     with pytest.raises(QuantityError, match="'-2' is below zero; write 0 or more"):
         host_request(pod(**spec).spec)
     with pytest.raises(QuantityError, match="'-1' is below zero"):
