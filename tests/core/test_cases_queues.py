@@ -174,12 +174,13 @@ def test_a_starving_gang_is_kept_a_place_before_what_is_first_in_the_order() -> 
 
 
 def test_a_queue_has_one_reservation_at_a_time() -> None:
-    """Of three that starve the one that has waited longest; the next one when that has started."""
+    """Of those that starve the one that has waited longest, although there is room for two."""
     lab = queue("lab", starvation_after_us=60 * MINUTE_US)
-    case = Case([node("n1", 2), node("n2", 2)], tree(lab))
-    case.submit(*(work(f"lab/s{k}") for k in range(4)))
-    for minute in (1, 2, 3):
-        case.to(minute)
-        case.submit(work(f"lab/w{minute}", minute % 2 + 1, pods=2, minimum=2))
+    case = Case([node(f"n{n}", 2) for n in range(3)], tree(lab))
+    case.submit(*(work(f"lab/s{k}") for k in range(6)))
+    case.to(1)
+    case.submit(work("lab/w1", 2, pods=2))
+    case.to(2)
+    case.submit(work("lab/w2", 2))
     case.to(70)
     assert list(case.world.reserving) == ["lab/w1"]

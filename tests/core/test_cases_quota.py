@@ -161,3 +161,13 @@ def test_what_is_more_than_can_be_counted_is_never_started_and_stops_nobody(
     case.submit(work("q/huge", devices, pods=20_000), work("q/one"))
     assert case.verdict("q/huge").never
     assert case.starts("q/one") == ["0:00"]
+
+
+def test_what_a_queue_above_has_no_use_for_does_not_run_below_it() -> None:
+    above = queue("team", types=(WorkloadType.BATCH,))
+    case = Case([node("n", 2)], tree(above, replace(queue("a"), parent="team")))
+    case.submit(work("a/training"), batch("a/batch"))
+    over = case.verdict("a/training").over_quota
+    assert over is not None
+    assert (over.reason, over.queue) == (Reason.TYPE, "team")
+    assert case.starts("a/batch") == ["0:00"]

@@ -15,7 +15,7 @@ from shoal.model.queue import UNITS, Queue, QueueTree
 from shoal.model.verdict import Reason
 from shoal.model.workload import WorkloadType
 from tests.core.build import node
-from tests.core.cases import Case, batch, queue, tree, work
+from tests.core.cases import MINUTE_US, Case, batch, queue, tree, work
 
 NOTEBOOK = WorkloadType.NOTEBOOK
 
@@ -37,6 +37,7 @@ def test_a_device_that_is_out_of_order_counts_for_a_while() -> None:
     lose(case, "m", 0, 1)
     case.to("4:59")
     assert guaranteed(case, "a", "b", "c") == [6, 3, 1]
+    assert case.turn().look_again_us == 5 * MINUTE_US
     case.to("5:00")
     assert guaranteed(case, "a", "b", "c") == [5, 2, 1]
     case.to(9)

@@ -88,7 +88,7 @@ def test_a_service_loses_no_more_than_it_can_do_without() -> None:
     case.to(10)
     case.submit(work("q/urgent", priority=9))
     assert case.evictions == [("10:00", "q/service", (1,))]
-    case.submit(work("q/urgent2", priority=9, pods=2))
+    case.submit(work("q/urgent2", priority=9))
     assert len(case.evictions) == 1
 
 

@@ -11,6 +11,8 @@ from shoal.core import events as ev
 from shoal.core.world import World
 from shoal.loop.periods import is_time, look_again_us, period_at, periods_due
 from shoal.model.queue import Budget, Period, Queue, QueueTree, WhenSpent
+from tests.core.build import node
+from tests.core.cases import MINUTE_US, Case, batch, queue, tree
 
 ZONES = (
     "UTC",
@@ -124,3 +126,27 @@ def test_a_budget_with_another_calendar_is_told_anew() -> None:
     world.apply(ev.QueuesSet(now_us, tree))
     (event,) = periods_due(world, now_us)
     assert event.begin_us == us("2026-03-09T18:30Z")
+
+
+def test_it_is_time_when_a_guarantee_shrinks() -> None:
+    """Nothing happens when a device has been out of order for `shrinkAfter`."""
+    queues = tree(queue("a", 1), queue("b", 1))
+    case = Case([node("n", 2)], queues)
+    case.to(1)
+    case.happen(ev.DeviceLost(0, "n", "n/0"))
+    shrinks_us = case.now_us + Queue("root").shrink_after_us
+    assert look_again_us(case.world) == shrinks_us
+    assert not is_time(case.world, shrinks_us - 1)
+    case.to(shrinks_us / MINUTE_US)
+    assert look_again_us(case.world) is None
+
+
+def test_it_is_time_when_those_are_late_for_whose_end_somebody_waits() -> None:
+    """Then others may be evicted for it."""
+    case = Case([node("n", 2)], tree(queue("q", starvation_after_us=1000 * HOUR_US)))
+    case.submit(batch("q/x", run_us=HOUR_US), batch("q/y", run_us=HOUR_US))
+    case.submit(batch("q/big", 2))
+    assert case.world.entries["q/big"].reserved is not None
+    assert look_again_us(case.world) == HOUR_US + 1
+    case.to(61)
+    assert look_again_us(case.world) is None

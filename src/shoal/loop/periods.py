@@ -57,7 +57,16 @@ def look_again_us(world: World) -> int | None:
         None if world.evictions.frozen else world.limits.running.after(since_us),
         world.limits.waiting.after(since_us),
         world.spending.after(since_us),
+        world.tenants.shrink_next_us(),
+        _late_us(world, since_us),
     )
+
+
+def _late_us(world: World, since_us: int) -> int | None:
+    """Return when the next of those for whom places are kept finds that others are late."""
+    kept = (world.entries[uid].reserved for uid in world.reserving)
+    late_us = (each.at_us + 1 for each in kept if each is not None and each.at_us is not None)
+    return min((at_us for at_us in late_us if at_us > since_us), default=None)
 
 
 def is_time(world: World, now_us: int) -> bool:
