@@ -171,3 +171,17 @@ def test_what_a_queue_above_has_no_use_for_does_not_run_below_it() -> None:
     assert over is not None
     assert (over.reason, over.queue) == (Reason.TYPE, "team")
     assert case.starts("a/batch") == ["0:00"]
+
+
+def test_a_limit_further_up_binds_a_gang_that_may_have_several_accelerators() -> None:
+    """Two are held of four; three pods that may lie on either would make it five."""
+    team = replace(queue("team"), limit=(("A100|H100", 4),))
+    nodes = [node("h", 4), node("a", 4, accelerator="A100")]
+    case = Case(nodes, tree(team, replace(queue("x"), parent="team")))
+    case.submit(work("x/h", 2, accelerators=("H100",)))
+    case.submit(work("x/gang", pods=3, accelerators=("A100", "H100")))
+    over = case.verdict("x/gang").over_quota
+    assert over is not None
+    assert (over.queue, over.used_units, over.asked_units) == ("team", 2 * UNIT, 3 * UNIT)
+    case.submit(work("x/two", pods=2, accelerators=("A100", "H100")))
+    assert case.starts("x/two") == ["0:00"]

@@ -5,11 +5,12 @@ import pytest
 from shoal.core import events as ev
 from shoal.core.ahead import expected_end_us
 from shoal.core.declared import LAST_RUNS, declared_end_us, overdue
+from shoal.core.precedence import UNKNOWN_US
 from shoal.core.world import World
 from shoal.model.queue import Queue
 from shoal.model.workload import Outcome, WorkloadType
 from tests.core.build import node
-from tests.core.cases import MINUTE_US, Case, batch, queue, tree, work
+from tests.core.cases import MINUTE_US, SECOND_US, Case, batch, queue, tree, work
 
 
 def _case(*queues: Queue) -> Case:
@@ -49,6 +50,22 @@ def test_what_an_owner_declares_next_is_corrected_by_what_was_too_short() -> Non
     assert _expected(case, "eve") == 6_000
     assert _expected(case, "bob") == 10
     assert case.world.declared.expected_us(work("a/none", user="eve")) is None
+
+
+def test_who_declares_a_second_is_not_believed_for_long() -> None:
+    """However little was declared, what it became counts, and numbers stay in 64 bits."""
+    case = _case()
+    case.submit(batch("a/liar", run_us=SECOND_US, user="eve"))
+    case.to(600)
+    case.end("a/liar")
+    assert _expected(case, "eve", declared=1) == 600 * 60
+    assert case.world.declared.expected_us(batch("a/x", user="eve", run_us=SECOND_US)) == (
+        600 * MINUTE_US
+    )
+    endless = batch("a/x", user="eve", run_us=9_999 * 24 * 60 * MINUTE_US)
+    expected_us = case.world.declared.expected_us(endless)
+    assert expected_us is not None
+    assert expected_us < UNKNOWN_US
 
 
 def test_nobody_s_declaration_is_made_shorter() -> None:

@@ -23,8 +23,12 @@ QUANTILE_TENTHS = 9
 """At least so many tenths of the remembered runs were done within what the correction says."""
 
 AS_DECLARED = 1_000
-MOST = 1_000_000
-"""A ratio of actual to declared run time, in thousandths: one, and the largest that counts."""
+MOST = 10_000_000_000
+"""A ratio of actual to declared run time, in thousandths: one, and the largest that counts, which
+is a second that became four months."""
+
+LONGEST_US = 1 << 55
+"""Nobody is expected to run for longer than this, which is a thousand years."""
 
 MOST_OWNERS = 10_000
 """Owners that are remembered, those whose runs ended last."""
@@ -82,7 +86,7 @@ class Declared:
         if workload.run_us is None:
             return most_us
         ratio = self.correction(workload.queue, workload.user)
-        corrected_us = -(-workload.run_us * ratio // AS_DECLARED)
+        corrected_us = min(LONGEST_US, -(-workload.run_us * ratio // AS_DECLARED))
         return corrected_us if most_us is None else min(corrected_us, most_us)
 
     def correction(self, queue: str, user: str) -> int:
