@@ -157,3 +157,18 @@ def test_bounds_are_those_of_the_nearest_queue_that_writes_them() -> None:
     assert case.evictions == [("10:00", "own/x", (0,))]
     case.to(61)
     assert case.evictions[1:] == [("60:00", "none/x", (0,))]
+
+
+def test_none_goes_for_a_gang_that_can_be_spared() -> None:
+    """x loses least, but beside it a notebook stays, and the gang needs two devices a node."""
+    nodes = [node(f"n{number}", 2) for number in (1, 2, 3)]
+    case = Case(nodes, tree(queue("a", 4), queue("b"), queue("c", 1)))
+    case.adopt(work("c/notebook", type_=WorkloadType.NOTEBOOK), "n1")
+    case.submit(batch("b/p", 2), batch("b/q", 2))
+    case.to(5)
+    case.submit(batch("b/x"))
+    assert case.nodes_of("b/x") == ["n1"]
+    case.to(10)
+    case.submit(work("a/gang", 2, pods=2))
+    assert sorted(case.evicted) == [("10:00", "b/p", 20), ("10:00", "b/q", 20)]
+    assert sorted(case.nodes_of("a/gang")) == ["n2", "n3"]
