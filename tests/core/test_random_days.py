@@ -389,9 +389,10 @@ class Day:
         Unless it asked to look again by then.
         """
         again_us = self.now()
-        if came.look_again_us is None or came.look_again_us > again_us:
-            again = cycle(self.world, self.policy, again_us, SEED, Budget(AMPLE))
-            assert again.decisions == ()
+        if came.look_again_us is not None and came.look_again_us <= again_us:
+            return
+        again = cycle(self.world, self.policy, again_us, SEED, Budget(AMPLE))
+        assert again.decisions == ()
         afresh = World()
         for event in self.world.snapshot(self.time):
             if isinstance(event, ev.GroupRestored):
