@@ -172,3 +172,23 @@ def test_none_goes_for_a_gang_that_can_be_spared() -> None:
     case.submit(work("a/gang", 2, pods=2))
     assert sorted(case.evicted) == [("10:00", "b/p", 20), ("10:00", "b/q", 20)]
     assert sorted(case.nodes_of("a/gang")) == ["n2", "n3"]
+
+
+@pytest.mark.parametrize(
+    ("type_", "grace_min", "held"),
+    [
+        (WorkloadType.NOTEBOOK, 0, 1),
+        (WorkloadType.INFERENCE, 0, 8),
+        (WorkloadType.INFERENCE, 60, 1),
+    ],
+)
+def test_pods_that_work_can_do_without_borrow_only_where_they_go(
+    type_: WorkloadType, grace_min: int, held: int
+) -> None:
+    """A notebook never gives any back, and who takes an hour to stop does not in ten minutes."""
+    case = Case([node("n1", 8)], tree(queue("a", 1), queue("b", 7)))
+    grace_us = grace_min * MINUTE_US
+    case.submit(work("a/x", pods=8, minimum=1, type_=type_, grace_us=grace_us))
+    assert case.holds("a") == held * 1000
+    case.submit(work("b/y", 7))
+    assert case.holds("b") == 7000

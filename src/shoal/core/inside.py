@@ -16,10 +16,9 @@ def inside_of(world: World) -> dict[str, Inside]:
         queue = entry.workload.queue
         counts = running if entry.held else waiting
         counts[queue] = counts.get(queue, 0) + 1
-        returnable = world.returnable(entry.workload)
         for pod, placement in entry.held.items():
             for charge in charges_of(world.fleet, entry.request_of(pod), placement):
-                fixed = not returnable and not entry.spared(pod)
+                fixed = world.tenants.stays(entry.workload, spared=entry.spared(pod))
                 for part in (False, True) if fixed else (False,):
                     place = (queue, part, charge.accelerator, charge.device)
                     on_device[place] = on_device.get(place, 0) + charge.units

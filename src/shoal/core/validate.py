@@ -327,7 +327,7 @@ def _check_accounts(world: World) -> None:
             pods = (placement.pod for placement in entry.reserved.placements)
             charged += zip(pods, entry.reserved.charges, strict=True)
         for pod, charges in charged:
-            fixed = not anew.returnable(entry.workload) and not entry.spared(pod)
+            fixed = anew.stays(entry.workload, spared=entry.spared(pod))
             anew.charge(entry.workload.queue, charges, 1, fixed=fixed)
         held = list(entry.charges.values())
         held += entry.reserved.charges if entry.reserved is not None else ()

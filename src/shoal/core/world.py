@@ -203,7 +203,7 @@ class World:
 
     def charge(self, entry: Entry, pod: int, charges: tuple[Charge, ...], sign: int) -> None:
         """Charge a workload's queue for a pod (`sign` 1), or take charges off it (-1)."""
-        fixed = not self.returnable(entry.workload) and not entry.spared(pod)
+        fixed = self.tenants.stays(entry.workload, spared=entry.spared(pod))
         workload = entry.workload
         self.tenants.charge(workload.queue, charges, sign, fixed=fixed, user=workload.user)
 
