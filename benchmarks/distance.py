@@ -19,7 +19,7 @@ from benchmarks.steady import SEED, Nobody
 from shoal.core import events as ev
 from shoal.core.decisions import Decision, Evict, Start
 from shoal.core.policies import Policy
-from shoal.core.shares import Claim, divide, fair_shares
+from shoal.core.tenancy.shares import Claim, divide, fair_shares
 from shoal.core.world import World
 from shoal.loop.engine import Loop, NoRecorder
 from shoal.model.fractions import UNIT

@@ -8,8 +8,8 @@ import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterator
 
 from benchmarks.frame import Result, bench
-from shoal.kubernetes.lines import split_lines
-from shoal.kubernetes.store import Store
+from shoal.kubernetes.api.lines import split_lines
+from shoal.kubernetes.api.store import Store
 from shoal.kubernetes.wire.kinds import PODS
 from shoal.kubernetes.wire.pod import Pod
 

@@ -11,8 +11,8 @@ import structlog
 from shoal.cli.app import run
 from shoal.cli.cluster import Access, look, read_written
 from shoal.core.policies import Policy
-from shoal.kubernetes.askers import Askers
 from shoal.kubernetes.picture import Picture
+from shoal.kubernetes.watching.askers import Askers
 from shoal.kubernetes.wire.kinds import NAMESPACES, NODES, PODS
 from shoal.objects.files import Written
 from tests.kubernetes.manifests import node, pod
@@ -107,7 +107,7 @@ def test_the_scheduler_and_those_who_look_are_given_the_pools_of_the_files(
     file.write_text(POOLS)
     given: list[Any] = []
     monkeypatch.setattr("shoal.cli.scheduler._run", lambda *asked: given.append(asked))
-    monkeypatch.setattr("shoal.kubernetes.identity.find_identity", lambda *_: None)
+    monkeypatch.setattr("shoal.kubernetes.api.identity.find_identity", lambda *_: None)
     assert run("shoal", ["scheduler", "--queues", str(file)]) == 0
     ((_, _, options),) = given
     assert [pool.name for pool in options.scheduler.written.pools] == ["shared"]

@@ -25,9 +25,9 @@ from shoal.kubernetes.admission.names import MUTATING_POLICY_SINCE
 from shoal.kubernetes.admission.review import Judging
 from shoal.kubernetes.admission.server import Server, application
 from shoal.kubernetes.admission.webhooks import Target
-from shoal.kubernetes.client import Client
-from shoal.kubernetes.identity import find_identity
-from shoal.kubernetes.transport import Transport
+from shoal.kubernetes.api.client import Client
+from shoal.kubernetes.api.identity import find_identity
+from shoal.kubernetes.api.transport import Transport
 from shoal.model.queue import QueueTree
 from tests.cluster.harness.api import ApiError, eventually
 from tests.cluster.harness.cluster import Cluster

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from shoal.catalog.load import load_catalog
-from shoal.kubernetes.asks import NOTES, without
-from shoal.kubernetes.claims import Pin, claim_body, requests_of
+from shoal.kubernetes.executing.claims import Pin, claim_body, requests_of
+from shoal.kubernetes.watching.asks import NOTES, without
 from shoal.kubernetes.wire.kinds import PODS
 from shoal.model.modes import Channel
 from shoal.objects.devices import claimed_of

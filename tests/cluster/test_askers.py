@@ -13,7 +13,7 @@ import pytest
 from shoal.catalog.load import load_catalog
 from shoal.cli.cluster import read_written
 from shoal.kubernetes.admission.names import STAMPS_POLICY
-from shoal.kubernetes.askers import SETTLES
+from shoal.kubernetes.watching.askers import SETTLES
 from tests.cluster.admission import MANAGED, Admission
 from tests.cluster.harness.api import ApiError, Client, eventually
 from tests.cluster.harness.cluster import Cluster

@@ -3,11 +3,11 @@
 import pytest
 
 from shoal.core import events as ev
+from shoal.core.arrays.shape import Shapes
 from shoal.core.budget import Budget
 from shoal.core.cycle import Cycle, cycle
 from shoal.core.decisions import Retract, Start, Wait
-from shoal.core.placement import hardest_first
-from shoal.core.shape import Shapes
+from shoal.core.placing.placement import hardest_first
 from shoal.core.world import InvalidTransitionError, State, World
 from shoal.model.node import Node
 from shoal.model.request import Request

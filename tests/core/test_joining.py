@@ -7,10 +7,10 @@ import pytest
 from hypothesis import settings
 
 from shoal.core import events as ev
-from shoal.core import growing
 from shoal.core.budget import Budget
 from shoal.core.cycle import cycle
 from shoal.core.decisions import Evict, Resize, Start
+from shoal.core.placing import growing
 from shoal.core.validate import InvariantError, check
 from shoal.core.world import InvalidTransitionError, State, World
 from shoal.model.node import Node
@@ -21,7 +21,7 @@ from shoal.model.workload import Outcome, Placement, Workload, WorkloadType
 from tests.core.build import SEED, node, policy
 from tests.core.cases import MINUTE_US, Case, batch, queue, tree, work
 from tests.core.dated import HOUR_US
-from tests.core.test_growing import full, held
+from tests.core.placing.test_growing import full, held
 
 # Failing ------------------------------------------------------------------------------------------
 

@@ -20,13 +20,14 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from shoal.core import board, eligibility, fleet
 from shoal.core import events as ev
+from shoal.core.arrays import fleet
+from shoal.core.arrays.changes import ChangeLog
 from shoal.core.budget import Budget
-from shoal.core.changes import ChangeLog
 from shoal.core.cycle import Cycle, cycle
 from shoal.core.decisions import Decision, Resize, Retract, Start, Wait
 from shoal.core.demand import ClassPrice, Prices
+from shoal.core.placing import board, eligibility
 from shoal.core.policies import POLICIES, Policy
 from shoal.core.validate import Validator, check, check_answers
 from shoal.core.world import World

@@ -10,8 +10,8 @@ from shoal.core import events as ev
 from shoal.core.budget import Budget
 from shoal.core.cycle import Cycle, cycle
 from shoal.core.decisions import Decision, Resize, Start
-from shoal.core.defragment import propose
 from shoal.core.demand import ClassPrice, Prices, TaskClass
+from shoal.core.placing.defragment import propose
 from shoal.core.policies import POLICIES, Policy
 from shoal.core.validate import Validator, check, check_answers
 from shoal.core.world import State, World

@@ -16,9 +16,9 @@ from typing import Any, ParamSpec, Self
 
 from aiohttp import web
 
-from shoal.kubernetes.identity import Credentials
-from shoal.kubernetes.listening import listening
-from shoal.kubernetes.transport import DEFAULT_LIMITS, Limits, Transport
+from shoal.kubernetes.api.identity import Credentials
+from shoal.kubernetes.api.listening import listening
+from shoal.kubernetes.api.transport import DEFAULT_LIMITS, Limits, Transport
 
 Document = dict[str, Any]
 P = ParamSpec("P")

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from shoal.kubernetes.admission.names import STAMPS_POLICY
-from shoal.kubernetes.askers import Asker
-from shoal.kubernetes.errors import ForbiddenError, NotFoundError, Status
+from shoal.kubernetes.api.errors import ForbiddenError, NotFoundError, Status
+from shoal.kubernetes.watching.askers import Asker
 from shoal.kubernetes.wire.kinds import Kind
 from tests.kubernetes.manifests import Body, namespace
 from tests.kubernetes.rig import START

@@ -16,7 +16,7 @@ import msgspec
 from shoal.catalog.load import load_catalog
 from shoal.core.policies import Policy
 from shoal.core.validate import Validator, check
-from shoal.kubernetes.errors import (
+from shoal.kubernetes.api.errors import (
     AlreadyExistsError,
     ConflictError,
     NotFoundError,
@@ -25,7 +25,7 @@ from shoal.kubernetes.errors import (
     status_error,
 )
 from shoal.kubernetes.scheduler import Reach, Scheduler, SchedulerOptions
-from shoal.kubernetes.truth import Truth, empty_truth
+from shoal.kubernetes.watching.truth import Truth, empty_truth
 from shoal.kubernetes.wire.kinds import (
     DEVICE_CLASSES,
     DISRUPTION_BUDGETS,

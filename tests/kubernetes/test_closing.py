@@ -16,9 +16,9 @@ import pytest
 from aiohttp import web
 
 from shoal.kubernetes.admission.certificates import Pair, issue, server_context, use
-from shoal.kubernetes.identity import Credentials
-from shoal.kubernetes.listening import listening
-from shoal.kubernetes.transport import Call, Transport
+from shoal.kubernetes.api.identity import Credentials
+from shoal.kubernetes.api.listening import listening
+from shoal.kubernetes.api.transport import Call, Transport
 
 HEADERS = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 

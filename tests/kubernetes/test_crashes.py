@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from shoal.kubernetes.deadlines import DeadlineOptions
+from shoal.kubernetes.executing.deadlines import DeadlineOptions
 from shoal.kubernetes.scheduler import SchedulerOptions
 from shoal.kubernetes.wire.kinds import (
     DEVICE_CLASSES,

@@ -2,9 +2,9 @@
 
 import pytest
 
+from shoal.core.eviction.victims import HOUR_US
 from shoal.core.validate import check
-from shoal.core.victims import HOUR_US
-from shoal.kubernetes.errors import Status
+from shoal.kubernetes.api.errors import Status
 from shoal.kubernetes.memory import content_of
 from shoal.kubernetes.scheduler import SchedulerOptions, now_us
 from shoal.kubernetes.wire.kinds import JOBS, NAMESPACES, NODES, PODS, REPLICA_SETS

@@ -7,10 +7,10 @@ import pytest
 
 from shoal.core.events import DisruptionBudgetSet
 from shoal.core.validate import check
-from shoal.kubernetes.budgets import REFUSED_US
-from shoal.kubernetes.errors import Status, StatusCause, StatusDetails
-from shoal.kubernetes.plans import read_note
+from shoal.kubernetes.api.errors import Status, StatusCause, StatusDetails
+from shoal.kubernetes.executing.plans import read_note
 from shoal.kubernetes.scheduler import SchedulerOptions, now_us
+from shoal.kubernetes.watching.budgets import REFUSED_US
 from shoal.kubernetes.wire.kinds import (
     DEVICE_CLASSES,
     DISRUPTION_BUDGETS,

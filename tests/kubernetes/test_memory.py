@@ -10,10 +10,10 @@ import structlog
 from shoal.core.demand import Learned
 from shoal.core.events import DemandRestored, EvictionsRestored, NodeLost
 from shoal.kubernetes import memory as module
-from shoal.kubernetes.client import Client
-from shoal.kubernetes.history import Ended, Mark, Past
+from shoal.kubernetes.api.client import Client
 from shoal.kubernetes.memory import Content, Memory, content_of, events_of
 from shoal.kubernetes.scheduler import SchedulerOptions, now_us
+from shoal.kubernetes.watching.history import Ended, Mark, Past
 from shoal.kubernetes.wire.cluster import ConfigMap
 from shoal.kubernetes.wire.kinds import JOBS, NAMESPACES, NODES, PODS, REPLICA_SETS
 from shoal.loop.records import encode

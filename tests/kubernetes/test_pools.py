@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from shoal.core.policies import Policy
-from shoal.kubernetes.events import Told
+from shoal.kubernetes.api.events import Told
 from shoal.kubernetes.metrics import SchedulerMetrics
 from shoal.kubernetes.picture import Picture, PoolRow
 from shoal.kubernetes.scheduler import SchedulerOptions

@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from shoal.kubernetes.cache import WatchCache
-from shoal.kubernetes.client import Client, PatchForm, Selection
-from shoal.kubernetes.errors import (
+from shoal.kubernetes.api.client import Client, PatchForm, Selection
+from shoal.kubernetes.api.errors import (
     AlreadyExistsError,
     ConflictError,
     DisruptionBlockedError,
@@ -22,12 +21,13 @@ from shoal.kubernetes.errors import (
     NotFoundError,
     QuotaExceededError,
 )
-from shoal.kubernetes.events import EventRecorder, RecorderOptions, Told
-from shoal.kubernetes.identity import KubeconfigIdentity
-from shoal.kubernetes.lease import LeaderLease, LeaseTerms
-from shoal.kubernetes.reflector import Reflector, WatchOptions
-from shoal.kubernetes.store import Store
-from shoal.kubernetes.transport import Transport
+from shoal.kubernetes.api.events import EventRecorder, RecorderOptions, Told
+from shoal.kubernetes.api.identity import KubeconfigIdentity
+from shoal.kubernetes.api.lease import LeaderLease, LeaseTerms
+from shoal.kubernetes.api.reflector import Reflector, WatchOptions
+from shoal.kubernetes.api.store import Store
+from shoal.kubernetes.api.transport import Transport
+from shoal.kubernetes.watching.cache import WatchCache
 from shoal.kubernetes.wire import kinds
 from shoal.kubernetes.wire.kinds import EVENTS, LEASES, NODES, PODS, Kind
 from shoal.kubernetes.wire.meta import ObjectReference

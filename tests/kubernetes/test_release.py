@@ -4,7 +4,7 @@ from typing import Any
 
 from shoal.catalog.load import load_catalog
 from shoal.kubernetes.admission.names import GATE
-from shoal.kubernetes.client import Client
+from shoal.kubernetes.api.client import Client
 from shoal.kubernetes.release import Released, release
 from shoal.objects.devices import Claimed
 from tests.kubernetes.fake_api import Refusal, in_loop, transport_to

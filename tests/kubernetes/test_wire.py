@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from shoal.kubernetes.errors import GoneError, WireError
+from shoal.kubernetes.api.errors import GoneError, WireError
 from shoal.kubernetes.wire import kinds
 from shoal.kubernetes.wire.kinds import (
     DISRUPTION_BUDGETS,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from shoal.core import events as ev
 from shoal.core.decisions import Resize
-from shoal.core.underway import Underway
+from shoal.core.eviction.underway import Underway
 from shoal.loop.disk import FastDisk, LockedError
 from shoal.loop.engine import Loop
 from shoal.loop.following import Follower, NotThereError, SegmentReader

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shoal.core import events as ev
-from shoal.core.inside import inside_of
+from shoal.core.tenancy.inside import inside_of
 from shoal.model.fractions import UNIT
 from shoal.model.meaning import Inside, QueueGone
 from shoal.model.workload import Outcome

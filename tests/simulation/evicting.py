@@ -9,8 +9,8 @@ import pytest
 from shoal.core.budget import Budget
 from shoal.core.cycle import Cycle, cycle
 from shoal.core.decisions import Evict
+from shoal.core.placing.randomness import keyed
 from shoal.core.policies import Policy
-from shoal.core.randomness import keyed
 from shoal.core.world import State, World
 from shoal.loop import engine
 from shoal.model.verdict import Reason

@@ -11,8 +11,10 @@ import pytest
 from tests.tidy.files import ROOT
 
 ROOMS = """
-    advisor bounds catalog catalog/load cli console core kubernetes ledger loop model node objects
-    server simulation texts
+    advisor bounds catalog catalog/load cli console core core/arrays core/eviction core/limits
+    core/placing core/policies core/queueing core/tenancy kubernetes kubernetes/admission
+    kubernetes/api kubernetes/executing kubernetes/watching ledger loop model node objects server
+    simulation texts
     """.split()
 
 
@@ -72,6 +74,8 @@ def test_a_house_with_every_room_keeps_the_contracts(sound_house: Path) -> None:
         ("core/thing.py", "import os", "No chain"),
         ("model/thing.py", "from asyncio import run", "No chain"),
         ("core/thing.py", "import time", "No chain"),
+        ("core/arrays/thing.py", "import shoal.core.tenancy.thing", "The arrays of the core"),
+        ("kubernetes/api/thing.py", "import shoal.kubernetes.watching", "Reaching an API server"),
         ("model/thing.py", "import numpy", "numpy"),
         ("loop/thing.py", "import highspy", "Linear programs"),
         ("server/thing.py", "import sqlalchemy", "SQL"),

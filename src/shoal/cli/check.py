@@ -20,7 +20,7 @@ from shoal.cli.where import Where, is_socket
 
 if TYPE_CHECKING:
     from shoal.catalog.catalog import Catalog
-    from shoal.kubernetes.client import Client
+    from shoal.kubernetes.api.client import Client
     from shoal.model.meaning import Meaning
     from shoal.objects.files import Written
 

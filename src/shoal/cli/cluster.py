@@ -14,9 +14,9 @@ from shoal.cli.errors import CannotError, UsageError
 
 if TYPE_CHECKING:
     from shoal.catalog.catalog import Catalog
-    from shoal.kubernetes.client import Client
-    from shoal.kubernetes.controllers import Controllers
+    from shoal.kubernetes.api.client import Client
     from shoal.kubernetes.picture import Picture
+    from shoal.kubernetes.watching.controllers import Controllers
     from shoal.objects.files import Written
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ def read_written(files: Iterable[Path], catalog: "Catalog") -> "Written":
 
 def read_controllers(accounts: tuple[str, ...]) -> "Controllers":
     """The accounts that make objects for others. Raises UsageError."""
-    from shoal.kubernetes.controllers import Controllers
+    from shoal.kubernetes.watching.controllers import Controllers
 
     try:
         return Controllers(accounts)
@@ -91,10 +91,10 @@ def check_policy(access: Access) -> None:
 
 def call(access: Access, work: "Callable[[Client], Awaitable[T]]") -> T:
     """Do some work with a connected client. Raises CannotError."""
-    from shoal.kubernetes.client import Client
-    from shoal.kubernetes.errors import KubernetesError
-    from shoal.kubernetes.identity import find_identity
-    from shoal.kubernetes.transport import Limits, Transport
+    from shoal.kubernetes.api.client import Client
+    from shoal.kubernetes.api.errors import KubernetesError
+    from shoal.kubernetes.api.identity import find_identity
+    from shoal.kubernetes.api.transport import Limits, Transport
 
     async def connected() -> T:
         kubeconfig = str(access.kubeconfig) if access.kubeconfig is not None else None

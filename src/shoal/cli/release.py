@@ -10,7 +10,7 @@ from shoal.cli.errors import CannotError, UsageError
 from shoal.cli.where import DEFAULT_READING, DEFAULT_WHERE, Reading, Where, find
 
 if TYPE_CHECKING:
-    from shoal.kubernetes.client import Client
+    from shoal.kubernetes.api.client import Client
     from shoal.kubernetes.release import Released
 
 

@@ -19,7 +19,7 @@ from shoal.cli.processes import address, log_json, run_until_stopped
 
 if TYPE_CHECKING:
     from shoal.catalog.catalog import Catalog
-    from shoal.kubernetes.identity import Identity
+    from shoal.kubernetes.api.identity import Identity
     from shoal.kubernetes.process import ProcessOptions
 
 _SECOND_US = 1_000_000
@@ -73,11 +73,11 @@ def scheduler(
     log_level
         What is logged.
     """
-    from shoal.kubernetes.books import SourceOptions
-    from shoal.kubernetes.deadlines import DeadlineOptions
-    from shoal.kubernetes.identity import find_identity
+    from shoal.kubernetes.api.identity import find_identity
+    from shoal.kubernetes.executing.deadlines import DeadlineOptions
     from shoal.kubernetes.process import ProcessOptions
     from shoal.kubernetes.scheduler import SchedulerOptions
+    from shoal.kubernetes.watching.books import SourceOptions
 
     check_policy(access)
     host, port = address(listen)
@@ -112,7 +112,7 @@ def scheduler(
 
 
 def _run(catalog: "Catalog", identity: "Identity", options: "ProcessOptions") -> None:
-    from shoal.kubernetes.errors import KubernetesError
+    from shoal.kubernetes.api.errors import KubernetesError
     from shoal.kubernetes.process import run
     from shoal.loop.disk import LockedError
 

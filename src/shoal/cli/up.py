@@ -451,7 +451,7 @@ def _keep_to(platform: "Platform", read: _Read) -> "Written":
     Exchange rates and prices are those of the platform's day.
     """
     from shoal.cli.apply import failed
-    from shoal.core.inside import inside_of
+    from shoal.core.tenancy.inside import inside_of
     from shoal.objects.files import BadObjectsError, Written, read_object_texts
     from shoal.objects.meaning import closing_kept
     from shoal.objects.quotas import names_of

@@ -63,10 +63,10 @@ def webhook(
     """
     from shoal.kubernetes.admission.process import WebhookOptions, serve
     from shoal.kubernetes.admission.review import Judging
-    from shoal.kubernetes.client import Client
-    from shoal.kubernetes.errors import KubernetesError
-    from shoal.kubernetes.identity import find_identity
-    from shoal.kubernetes.transport import Transport
+    from shoal.kubernetes.api.client import Client
+    from shoal.kubernetes.api.errors import KubernetesError
+    from shoal.kubernetes.api.identity import find_identity
+    from shoal.kubernetes.api.transport import Transport
     from shoal.texts.language import Language
 
     host, port = address(serving.listen)

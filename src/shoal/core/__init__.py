@@ -9,6 +9,9 @@ Rule of this room: no I/O, no clock, no logging, nothing but numpy and the stand
   state as `Decided` events, which the loop applies in order before it carries them out.
 - `validate` holds the invariants.
 
-Reading order: events, decisions, world, cycle, waiting, placement, board, eligibility, fleet,
-journal, changes.
+Rooms: `arrays` (the fleet as numbers), `placing` (where work goes), `policies` (how places score),
+`queueing` (whose turn it is), `tenancy` (who may hold what), `limits` (what runs out), `eviction`
+(who has to go). `world` holds them together, `cycle` asks them in order.
+
+Reading order: events, decisions, world, cycle; then the rooms, each from its docstring.
 """

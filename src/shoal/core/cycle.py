@@ -6,24 +6,24 @@ its start, so the world is the same before and after; the decisions become state
 
 from dataclasses import dataclass
 
-from shoal.core import timelimits
-from shoal.core.ahead import nearest_to_free, next_ends, when_it_fits
-from shoal.core.board import Board
 from shoal.core.budget import Budget
-from shoal.core.clearing import NoRoom
-from shoal.core.deadlines import earliest
 from shoal.core.decisions import Decision, GiveUp, Reserve, Retract, Start, Wait
 from shoal.core.entry import Entry
 from shoal.core.events import Examined
-from shoal.core.growing import Growing
-from shoal.core.keeping import backfills, free, lay, lift, lost, nobody_goes
-from shoal.core.looks import Looks
-from shoal.core.making_room import MakingRoom
-from shoal.core.order import Heads
+from shoal.core.eviction.clearing import NoRoom
+from shoal.core.eviction.making_room import MakingRoom
+from shoal.core.limits import timelimits
+from shoal.core.limits.deadlines import earliest
+from shoal.core.placing.ahead import nearest_to_free, next_ends, when_it_fits
+from shoal.core.placing.board import Board
+from shoal.core.placing.growing import Growing
+from shoal.core.placing.keeping import backfills, free, lay, lift, lost, nobody_goes
+from shoal.core.placing.reservation import Reservation
 from shoal.core.policies import Policy
-from shoal.core.quota import Refusal, promise, start_within_quota, units_of
-from shoal.core.reservation import Reservation
-from shoal.core.waiting import Group
+from shoal.core.queueing.looks import Looks
+from shoal.core.queueing.order import Heads
+from shoal.core.queueing.waiting import Group
+from shoal.core.tenancy.quota import Refusal, promise, start_within_quota, units_of
 from shoal.core.world import World
 from shoal.model.verdict import Reason, Stage, Verdict
 from shoal.model.workload import Placement

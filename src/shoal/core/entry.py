@@ -2,11 +2,11 @@
 
 from enum import Enum
 
-from shoal.core.charges import Charge
-from shoal.core.precedence import Order
-from shoal.core.reservation import Reservation
-from shoal.core.underway import Underway
-from shoal.core.waiting import Group
+from shoal.core.arrays.charges import Charge
+from shoal.core.eviction.underway import Underway
+from shoal.core.placing.reservation import Reservation
+from shoal.core.queueing.precedence import Order
+from shoal.core.queueing.waiting import Group
 from shoal.model.request import Request
 from shoal.model.workload import Placement, Workload
 

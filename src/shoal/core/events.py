@@ -5,12 +5,12 @@ Late and repeated events are ordinary: one about something that is gone changes 
 
 from dataclasses import dataclass
 
-from shoal.core.charges import Charge
+from shoal.core.arrays.charges import Charge
 from shoal.core.decisions import Decision
 from shoal.core.demand import Learned, Prices
-from shoal.core.reservation import Reservation
-from shoal.core.spending_account import Kept
-from shoal.core.underway import Underway
+from shoal.core.eviction.underway import Underway
+from shoal.core.limits.spending_account import Kept
+from shoal.core.placing.reservation import Reservation
 from shoal.model.node import Node
 from shoal.model.pool import Pool
 from shoal.model.queue import QueueTree

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shoal.core import events as ev
-from shoal.core.charges import charges_of
+from shoal.core.arrays.charges import charges_of
 from shoal.model.node import Node
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, assert_never
 
 from shoal.core import events as ev
-from shoal.core import lacking
+from shoal.core.placing import lacking
 from shoal.core.transitions import InvalidTransitionError
 
 if TYPE_CHECKING:

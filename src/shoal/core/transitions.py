@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING, assert_never
 
-from shoal.core import evicting, lacking
-from shoal.core.charges import charges_of
+from shoal.core.arrays.charges import charges_of
 from shoal.core.decisions import (
     Decision,
     Evict,
@@ -18,7 +17,9 @@ from shoal.core.decisions import (
     Warn,
 )
 from shoal.core.entry import Entry, State
-from shoal.core.reservation import Reservation
+from shoal.core.eviction import evicting
+from shoal.core.placing import lacking
+from shoal.core.placing.reservation import Reservation
 from shoal.model.verdict import Reason
 
 if TYPE_CHECKING:

@@ -22,13 +22,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from shoal.core import events as ev
-from shoal.core import lacking
+from shoal.core.arrays.fleet import HOLDER_CLASSES, Fleet, holder_class
+from shoal.core.arrays.neighbours import quarrels, suffices
+from shoal.core.arrays.pool_rules import closed
 from shoal.core.decisions import Reserve, Resize, Start
-from shoal.core.fleet import HOLDER_CLASSES, Fleet, holder_class
-from shoal.core.keeping import lift
-from shoal.core.neighbours import quarrels, suffices
-from shoal.core.pool_rules import closed
-from shoal.core.tenants import Tenants
+from shoal.core.placing import lacking
+from shoal.core.placing.keeping import lift
+from shoal.core.tenancy.tenants import Tenants
 from shoal.core.world import Entry, World
 from shoal.model.request import Request
 from shoal.model.workload import Placement

@@ -7,36 +7,31 @@ events that makes an equal world.
 
 from collections.abc import Iterable, Iterator
 
-from shoal.core import (
-    declared,
-    evicting,
-    grouping,
-    lacking,
-    nodes,
-    requeue,
-    snapshots,
-    transitions,
-)
 from shoal.core import events as ev
-from shoal.core.board import Board
-from shoal.core.charges import Charge, charges_of
+from shoal.core import nodes, snapshots, transitions
+from shoal.core.arrays.charges import Charge, charges_of
+from shoal.core.arrays.fleet import Fleet
+from shoal.core.arrays.labels import BoolArray
+from shoal.core.arrays.neighbours import asked_by
+from shoal.core.arrays.shape import Shape, Shapes
 from shoal.core.demand import Demand, Prices
-from shoal.core.eligibility import StaticMasks
 from shoal.core.entry import Entry, State
-from shoal.core.evictions import Evictions
-from shoal.core.fleet import Fleet
-from shoal.core.labels import BoolArray
-from shoal.core.neighbours import asked_by
+from shoal.core.eviction import evicting
+from shoal.core.eviction.evictions import Evictions
+from shoal.core.eviction.protection import Protection
+from shoal.core.limits import declared
+from shoal.core.limits.spending import Spending
+from shoal.core.limits.timelimits import TimeLimits
+from shoal.core.placing import lacking
+from shoal.core.placing.board import Board
+from shoal.core.placing.eligibility import StaticMasks
+from shoal.core.placing.reservation import Reservation
 from shoal.core.policies import Policy
-from shoal.core.protection import Protection
-from shoal.core.reservation import Reservation
-from shoal.core.shape import Shape, Shapes
-from shoal.core.sleepers import Room
-from shoal.core.spending import Spending
-from shoal.core.tenants import Tenants
-from shoal.core.timelimits import TimeLimits
+from shoal.core.queueing import grouping, requeue
+from shoal.core.queueing.sleepers import Room
+from shoal.core.queueing.waiting import Waiting
+from shoal.core.tenancy.tenants import Tenants
 from shoal.core.transitions import InvalidTransitionError
-from shoal.core.waiting import Waiting
 from shoal.model.fractions import UNIT
 from shoal.model.request import Request
 from shoal.model.workload import Outcome, Placement, Workload, WorkloadType

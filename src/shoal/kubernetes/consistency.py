@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from shoal.core.world import State
 from shoal.kubernetes.admission.names import MANAGE, MODE
-from shoal.kubernetes.source import Source
-from shoal.kubernetes.truth import Truth
+from shoal.kubernetes.watching.source import Source
+from shoal.kubernetes.watching.truth import Truth
 from shoal.kubernetes.wire.pod import Pod
 from shoal.objects.annotations import PLAN
 

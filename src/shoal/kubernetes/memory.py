@@ -18,15 +18,15 @@ import structlog
 from shoal.core import events as ev
 from shoal.core.snapshots import evictions_kept
 from shoal.core.world import World
-from shoal.kubernetes.client import Client
-from shoal.kubernetes.errors import (
+from shoal.kubernetes.api.client import Client
+from shoal.kubernetes.api.errors import (
     AlreadyExistsError,
     ConflictError,
     KubernetesError,
     NotFoundError,
 )
-from shoal.kubernetes.history import Ended, Past
-from shoal.kubernetes.source import Source
+from shoal.kubernetes.watching.history import Ended, Past
+from shoal.kubernetes.watching.source import Source
 from shoal.kubernetes.wire.cluster import ConfigMap
 from shoal.kubernetes.wire.kinds import CONFIG_MAPS
 from shoal.loop.records import RecordingError, decode, encode

@@ -12,8 +12,8 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from shoal.core.world import State
+from shoal.kubernetes.api.transport import Transport
 from shoal.kubernetes.scheduler import Scheduler
-from shoal.kubernetes.transport import Transport
 
 
 class SchedulerMetrics(Collector):

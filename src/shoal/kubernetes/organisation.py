@@ -1,8 +1,8 @@
 """The pools and queues that a scheduler keeps to, and the way to others while it runs."""
 
-from shoal.core.inside import inside_of, running_on
+from shoal.core.tenancy.inside import inside_of, running_on
 from shoal.core.world import World
-from shoal.kubernetes.source import Source
+from shoal.kubernetes.watching.source import Source
 from shoal.model.meaning import Meaning
 from shoal.model.queue import QueueTree
 from shoal.objects.files import Written

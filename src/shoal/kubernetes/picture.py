@@ -10,21 +10,21 @@ from typing import Final
 
 from shoal.catalog.catalog import Catalog
 from shoal.core.decisions import Decision, Start, Wait
-from shoal.core.grouping import place_of
 from shoal.core.policies import Policy
+from shoal.core.queueing.grouping import place_of
 from shoal.core.world import State, World
-from shoal.kubernetes.askers import Askers
-from shoal.kubernetes.asks import AskReader
-from shoal.kubernetes.client import Client
+from shoal.kubernetes.api.client import Client
 from shoal.kubernetes.consistency import differences
-from shoal.kubernetes.controllers import KUBERNETES_OWN, Controllers
-from shoal.kubernetes.fleet import FleetView
+from shoal.kubernetes.executing.plans import read_note
 from shoal.kubernetes.organisation import Organisation, meanings
-from shoal.kubernetes.plans import read_note
 from shoal.kubernetes.pricing import price_now
 from shoal.kubernetes.scheduler import now_us
-from shoal.kubernetes.source import Source
-from shoal.kubernetes.truth import Stage, Truth, listed
+from shoal.kubernetes.watching.askers import Askers
+from shoal.kubernetes.watching.asks import AskReader
+from shoal.kubernetes.watching.controllers import KUBERNETES_OWN, Controllers
+from shoal.kubernetes.watching.fleet import FleetView
+from shoal.kubernetes.watching.source import Source
+from shoal.kubernetes.watching.truth import Stage, Truth, listed
 from shoal.kubernetes.wire.kinds import NAMESPACES
 from shoal.kubernetes.wire.pod import Pod
 from shoal.loop.engine import Loop, NoRecorder

@@ -15,12 +15,12 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from shoal.kubernetes.client import Client
+from shoal.kubernetes.api.client import Client
+from shoal.kubernetes.api.listening import listening
 from shoal.kubernetes.consistency import differences
-from shoal.kubernetes.listening import listening
 from shoal.kubernetes.metrics import SchedulerMetrics
 from shoal.kubernetes.scheduler import Scheduler
-from shoal.kubernetes.truth import listed
+from shoal.kubernetes.watching.truth import listed
 
 LOOKS = 20
 """How often the comparison is repeated while it finds anything: what is on its way is no fault."""

@@ -15,17 +15,17 @@ import structlog
 
 from shoal.catalog.catalog import Catalog
 from shoal.core.policies import Policy
-from shoal.kubernetes.cache import WatchCache
-from shoal.kubernetes.client import Client
-from shoal.kubernetes.events import EventRecorder
-from shoal.kubernetes.identity import Identity
-from shoal.kubernetes.lease import DEFAULT_TERMS, LeaderLease, LeaseTerms
+from shoal.kubernetes.api.client import Client
+from shoal.kubernetes.api.events import EventRecorder
+from shoal.kubernetes.api.identity import Identity
+from shoal.kubernetes.api.lease import DEFAULT_TERMS, LeaderLease, LeaseTerms
+from shoal.kubernetes.api.transport import Transport
 from shoal.kubernetes.memory import Memory
 from shoal.kubernetes.picture import cluster_seed
 from shoal.kubernetes.probe import served
 from shoal.kubernetes.scheduler import DEFAULT_OPTIONS, Reach, Scheduler, SchedulerOptions
-from shoal.kubernetes.transport import Transport
-from shoal.kubernetes.truth import watched
+from shoal.kubernetes.watching.cache import WatchCache
+from shoal.kubernetes.watching.truth import watched
 from shoal.loop.recording import FolderRecorder
 from shoal.loop.records import Header
 

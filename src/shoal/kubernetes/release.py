@@ -19,15 +19,15 @@ from typing import Final
 from shoal.catalog.catalog import Catalog
 from shoal.kubernetes.admission.installation import uninstall
 from shoal.kubernetes.admission.names import GATE, MANAGE, MODE, OBSERVE
-from shoal.kubernetes.asks import NOTES, without
-from shoal.kubernetes.claims import claim_body, class_for, requests_of
-from shoal.kubernetes.client import Client, PatchForm, Selection
-from shoal.kubernetes.errors import (
+from shoal.kubernetes.api.client import Client, PatchForm, Selection
+from shoal.kubernetes.api.errors import (
     AlreadyExistsError,
     ConflictError,
     ForbiddenError,
     NotFoundError,
 )
+from shoal.kubernetes.executing.claims import claim_body, class_for, requests_of
+from shoal.kubernetes.watching.asks import NOTES, without
 from shoal.kubernetes.wire.kinds import DEVICE_CLASSES, NAMESPACES, PODS, RESOURCE_CLAIMS
 from shoal.kubernetes.wire.pod import Pod
 from shoal.kubernetes.wire.resource import DeviceClass

@@ -20,25 +20,25 @@ from shoal.core import events as ev
 from shoal.core.decisions import Freeze, Wait, Warn
 from shoal.core.policies import Policy
 from shoal.core.world import World
-from shoal.kubernetes.askers import Askers
-from shoal.kubernetes.asks import AskReader
-from shoal.kubernetes.books import DEFAULT_OPTIONS as SOURCE_DEFAULTS
-from shoal.kubernetes.books import SourceOptions
-from shoal.kubernetes.cache import WatchCache
-from shoal.kubernetes.client import Client
-from shoal.kubernetes.deadlines import DEFAULT_OPTIONS as DEADLINE_DEFAULTS
-from shoal.kubernetes.deadlines import DeadlineOptions, Deadlines
-from shoal.kubernetes.events import EventRecorder, Told
-from shoal.kubernetes.executor import KubernetesExecutor
+from shoal.kubernetes.api.client import Client
+from shoal.kubernetes.api.events import EventRecorder, Told
+from shoal.kubernetes.executing.deadlines import DEFAULT_OPTIONS as DEADLINE_DEFAULTS
+from shoal.kubernetes.executing.deadlines import DeadlineOptions, Deadlines
+from shoal.kubernetes.executing.executor import KubernetesExecutor
 from shoal.kubernetes.files import Files
-from shoal.kubernetes.fleet import FleetView
-from shoal.kubernetes.flights import Flight
 from shoal.kubernetes.memory import Content, Memory, content_of, events_of
 from shoal.kubernetes.organisation import Organisation
 from shoal.kubernetes.pricing import Pricing
-from shoal.kubernetes.several_pools import SeveralPools
-from shoal.kubernetes.source import Source
-from shoal.kubernetes.truth import Truth
+from shoal.kubernetes.watching.askers import Askers
+from shoal.kubernetes.watching.asks import AskReader
+from shoal.kubernetes.watching.books import DEFAULT_OPTIONS as SOURCE_DEFAULTS
+from shoal.kubernetes.watching.books import SourceOptions
+from shoal.kubernetes.watching.cache import WatchCache
+from shoal.kubernetes.watching.fleet import FleetView
+from shoal.kubernetes.watching.flights import Flight
+from shoal.kubernetes.watching.several_pools import SeveralPools
+from shoal.kubernetes.watching.source import Source
+from shoal.kubernetes.watching.truth import Truth
 from shoal.kubernetes.wire.meta import ObjectReference
 from shoal.loop.engine import Loop, NoRecorder, Recorder
 from shoal.loop.periods import periods_due

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from shoal.core.deadlines import earliest
 from shoal.core.events import PeriodBegan
+from shoal.core.limits.deadlines import earliest
 from shoal.core.world import World
 from shoal.model.queue import Period
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock
 
-from shoal.core.inside import inside_of, running_on
+from shoal.core.tenancy.inside import inside_of, running_on
 from shoal.core.world import World
 from shoal.model.meaning import Debt, Meaning, PoolChanged, PoolDebt
 from shoal.objects.files import BadObjectsError, Written, read_object_texts

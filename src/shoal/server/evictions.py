@@ -1,7 +1,7 @@
 """Evictions, kept places and the guard as the API sends them, with their sentences."""
 
 from shoal.core.decisions import Evict, Freeze, GiveUp, Reserve
-from shoal.core.reservation import Reservation
+from shoal.core.placing.reservation import Reservation
 from shoal.core.world import Entry
 from shoal.loop.steps import Step
 from shoal.loop.story import Life

@@ -6,13 +6,13 @@ the shipped planner tries the workload on the journal of the replica, which is t
 
 from dataclasses import dataclass, replace
 
-from shoal.core.ahead import expected_end_us
+from shoal.core.arrays.shape import Shape
 from shoal.core.budget import Budget
-from shoal.core.eligibility import count_obstacles, fitting_leaves
-from shoal.core.placement import hardest_first
-from shoal.core.quota import Refusal, start_within_quota
-from shoal.core.reservation import Reservation
-from shoal.core.shape import Shape
+from shoal.core.placing.ahead import expected_end_us
+from shoal.core.placing.eligibility import count_obstacles, fitting_leaves
+from shoal.core.placing.placement import hardest_first
+from shoal.core.placing.reservation import Reservation
+from shoal.core.tenancy.quota import Refusal, start_within_quota
 from shoal.core.world import Entry, State
 from shoal.loop.steps import Moment, Step
 from shoal.loop.story import Life

@@ -9,7 +9,7 @@ pools serve such work could not, needs other pools; a node of several pools is t
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shoal.core.pool_rules import type_bit
+from shoal.core.arrays.pool_rules import type_bit
 from shoal.core.world import Entry
 from shoal.model.node import Device, Leaf, Node, isolation_of
 from shoal.model.request import DeviceRequest, Request

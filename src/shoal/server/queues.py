@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from fractions import Fraction
 
-from shoal.core.shares import fair_shares
+from shoal.core.tenancy.shares import fair_shares
 from shoal.core.world import State
 from shoal.model.fractions import UNIT
 from shoal.model.queue import Queue, QueueTree, Quota

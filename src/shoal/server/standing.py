@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from shoal.catalog.catalog import Catalog
-from shoal.core.order import in_turn
 from shoal.core.policies import Policy
+from shoal.core.queueing.order import in_turn
 from shoal.core.world import Entry, State, World
 from shoal.loop.doors import Doors
 from shoal.loop.story import Life, Story

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from math import cos, exp, pi
 from statistics import NormalDist
 
-from shoal.core.randomness import keyed
+from shoal.core.placing.randomness import keyed
 
 _BITS = 63
 _NORMAL = NormalDist()

@@ -11,9 +11,9 @@ from heapq import heappop, heappush
 
 from shoal.bounds.prices import prices
 from shoal.core import events as ev
-from shoal.core.deadlines import earliest
 from shoal.core.decisions import Decision, Evict, Resize, Start
 from shoal.core.demand import ONE_ARRIVAL
+from shoal.core.limits.deadlines import earliest
 from shoal.core.world import Entry, State, World
 from shoal.loop.periods import look_again_us
 from shoal.loop.story import Eviction, Story

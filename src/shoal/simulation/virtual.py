@@ -6,11 +6,11 @@ It is one of the worlds that the loop serves; the loop and the core are those of
 from heapq import heappop, heappush
 
 from shoal.bounds.prices import prices
-from shoal.core.deadlines import earliest
 from shoal.core.decisions import Decision, Evict, Resize, Start
-from shoal.core.defragment import Move, propose
 from shoal.core.demand import ONE_ARRIVAL
 from shoal.core.events import Event, NodeSeen, PodEnded, PodStarted, PricesSet
+from shoal.core.limits.deadlines import earliest
+from shoal.core.placing.defragment import Move, propose
 from shoal.core.policies import Policy
 from shoal.core.world import World
 from shoal.loop.engine import Loop, NoRecorder

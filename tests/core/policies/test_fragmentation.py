@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.core import events as ev
+from shoal.core.arrays.fleet import Fleet
+from shoal.core.arrays.shape import Shapes
 from shoal.core.demand import ClassPrice, Prices, TaskClass
-from shoal.core.eligibility import fitting_leaves
-from shoal.core.fleet import Fleet
+from shoal.core.placing.eligibility import fitting_leaves
 from shoal.core.policies import Policy
 from shoal.core.policies.fragmentation import HANDICAP, Fragmentation
 from shoal.core.policies.values import CELLS, LeafKind, Values
-from shoal.core.shape import Shapes
 from shoal.core.world import World
 from shoal.model.node import Node
 from shoal.model.request import DeviceRequest, Request

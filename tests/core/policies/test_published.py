@@ -8,13 +8,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from shoal.core.arrays.fleet import Fleet
+from shoal.core.arrays.shape import Shapes
 from shoal.core.demand import Prices, TaskClass
-from shoal.core.eligibility import fitting_leaves
-from shoal.core.fleet import Fleet
+from shoal.core.placing.eligibility import fitting_leaves
 from shoal.core.policies import POLICIES, Policy
 from shoal.core.policies.fgd import Fgd, Fragmentation, sigmoid_thresholds
 from shoal.core.policies.pieces import LeafRule, TieRule
-from shoal.core.shape import Shapes
 from shoal.model.request import DeviceRequest, Request
 from shoal.model.workload import Placement
 from tests.core.build import job, node, policy, share, started, submit, whole, world_of

@@ -22,12 +22,12 @@ from decimal import ROUND_CEILING, Decimal, localcontext
 import numpy as np
 from numpy.typing import NDArray
 
+from shoal.core.arrays.fleet import Fleet
+from shoal.core.arrays.journal import IntArray
+from shoal.core.arrays.labels import BoolArray, Rows
+from shoal.core.arrays.shape import Shape
 from shoal.core.demand import TaskClass
-from shoal.core.fleet import Fleet
-from shoal.core.journal import IntArray
-from shoal.core.labels import BoolArray, Rows
 from shoal.core.policies.pieces import IMPOSSIBLE, LeafRule, TieRule
-from shoal.core.shape import Shape
 from shoal.model.node import WHOLE_COMPUTE_MILLI
 
 FloatArray = NDArray[np.float64]

@@ -16,14 +16,14 @@ A node that mixes accelerators counts its whole devices as being of its first on
 import numpy as np
 from numpy.typing import NDArray
 
+from shoal.core.arrays.fleet import Fleet
+from shoal.core.arrays.journal import IntArray
+from shoal.core.arrays.labels import BoolArray, Rows
+from shoal.core.arrays.shape import Shape
 from shoal.core.demand import Prices
-from shoal.core.fleet import Fleet
-from shoal.core.journal import IntArray
-from shoal.core.labels import BoolArray, Rows
 from shoal.core.policies.pieces import LeafRule, TieRule
 from shoal.core.policies.rooms import Rooms
 from shoal.core.policies.values import CELLS, LeafKind, Values
-from shoal.core.shape import Shape
 from shoal.model.node import WHOLE_COMPUTE_MILLI
 from shoal.model.request import Request
 

@@ -10,10 +10,10 @@ from typing import Protocol
 
 import numpy as np
 
-from shoal.core.fleet import Fleet
-from shoal.core.journal import IntArray
-from shoal.core.labels import BoolArray, Rows
-from shoal.core.shape import Shape
+from shoal.core.arrays.fleet import Fleet
+from shoal.core.arrays.journal import IntArray
+from shoal.core.arrays.labels import BoolArray, Rows
+from shoal.core.arrays.shape import Shape
 
 IMPOSSIBLE = int(np.iinfo(np.int64).min)
 """The score of a node that will not do."""

@@ -7,11 +7,11 @@ devices, the largest node there. Real-valued scores are rounded down, exactly, i
 
 import numpy as np
 
-from shoal.core.fleet import Fleet, holder_class
-from shoal.core.journal import IntArray
-from shoal.core.labels import BoolArray, Rows
+from shoal.core.arrays.fleet import Fleet, holder_class
+from shoal.core.arrays.journal import IntArray
+from shoal.core.arrays.labels import BoolArray, Rows
+from shoal.core.arrays.shape import Shape
 from shoal.core.policies.pieces import LeafRule, TieRule
-from shoal.core.shape import Shape
 from shoal.model.node import WHOLE_COMPUTE_MILLI
 
 CPU_SCALE = 128_000

@@ -7,8 +7,8 @@ what that would cost, times how likely it is, beyond everything else (`ClassPric
 
 import numpy as np
 
+from shoal.core.arrays.journal import IntArray
 from shoal.core.demand import Prices
-from shoal.core.journal import IntArray
 
 
 class Rooms:

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from shoal.core.fleet import Fleet
-from shoal.core.journal import IntArray
-from shoal.core.labels import BoolArray, Rows
+from shoal.core.arrays.fleet import Fleet
+from shoal.core.arrays.journal import IntArray
+from shoal.core.arrays.labels import BoolArray, Rows
+from shoal.core.arrays.shape import Shape
 from shoal.core.policies.pieces import LeafRule, TieRule
-from shoal.core.shape import Shape
 
 CPU_STEPS = 1024
 """Free cores that are told apart between nodes of equal free compute."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shoal.core.arrays.journal import IntArray
 from shoal.core.demand import ClassPrice, Prices
-from shoal.core.journal import IntArray
 from shoal.model.node import WHOLE_COMPUTE_MILLI
 from shoal.model.request import Request
 

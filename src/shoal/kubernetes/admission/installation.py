@@ -16,10 +16,10 @@ from shoal.kubernetes.admission.kinds import INSTALLED, WEBHOOKS
 from shoal.kubernetes.admission.policies import Manifest, Scope
 from shoal.kubernetes.admission.stamps import Stamping
 from shoal.kubernetes.admission.webhooks import Target, configuration
-from shoal.kubernetes.client import Client
-from shoal.kubernetes.controllers import KUBERNETES_OWN, Controllers
-from shoal.kubernetes.errors import NotFoundError
-from shoal.kubernetes.owners import OWNER_KINDS, WATCHED
+from shoal.kubernetes.api.client import Client
+from shoal.kubernetes.api.errors import NotFoundError
+from shoal.kubernetes.watching.controllers import KUBERNETES_OWN, Controllers
+from shoal.kubernetes.watching.owners import OWNER_KINDS, WATCHED
 from shoal.kubernetes.wire.kinds import VALIDATING_POLICIES
 from shoal.model.queue import QueueTree
 from shoal.objects.rights import named_groups

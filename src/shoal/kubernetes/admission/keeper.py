@@ -24,8 +24,8 @@ import structlog
 from shoal.kubernetes.admission.certificates import LIFETIME, Pair, first_certificate, issue
 from shoal.kubernetes.admission.kinds import SECRETS, WEBHOOKS, Secret
 from shoal.kubernetes.admission.names import CONFIGURATION
-from shoal.kubernetes.client import Client, PatchForm
-from shoal.kubernetes.errors import (
+from shoal.kubernetes.api.client import Client, PatchForm
+from shoal.kubernetes.api.errors import (
     AlreadyExistsError,
     ConflictError,
     KubernetesError,

@@ -15,7 +15,7 @@ from shoal.kubernetes.admission.keeper import Keeper
 from shoal.kubernetes.admission.names import MUTATING_POLICY_SINCE
 from shoal.kubernetes.admission.review import DEFAULT_JUDGING, Judging
 from shoal.kubernetes.admission.server import Server, application
-from shoal.kubernetes.client import Client
+from shoal.kubernetes.api.client import Client
 from shoal.kubernetes.files import Files
 from shoal.objects.files import Written
 from shoal.texts.language import Language

@@ -25,9 +25,9 @@ from shoal.kubernetes.admission.stamps import (
     new_stamps,
     owner_stamps,
 )
-from shoal.kubernetes.asks import without
-from shoal.kubernetes.claims import claim_name, requests_of, uses_of
-from shoal.kubernetes.controllers import Controllers
+from shoal.kubernetes.executing.claims import claim_name, requests_of, uses_of
+from shoal.kubernetes.watching.asks import without
+from shoal.kubernetes.watching.controllers import Controllers
 from shoal.kubernetes.wire.kinds import PODS
 from shoal.kubernetes.wire.meta import ObjectMeta
 from shoal.kubernetes.wire.pod import Container, Pod

@@ -10,8 +10,8 @@ from shoal.catalog.catalog import Catalog
 from shoal.kubernetes.admission import names as known
 from shoal.kubernetes.admission import review
 from shoal.kubernetes.admission.stamps import read_owner_question
-from shoal.kubernetes.errors import WireError
-from shoal.kubernetes.listening import listening
+from shoal.kubernetes.api.errors import WireError
+from shoal.kubernetes.api.listening import listening
 from shoal.model.modes import Channel
 from shoal.objects.pods import Rules
 from shoal.texts.language import Language

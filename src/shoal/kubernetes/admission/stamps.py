@@ -17,8 +17,8 @@ import msgspec
 
 from shoal.kubernetes.admission import expressions as cel
 from shoal.kubernetes.admission.names import STAMPS_OF_DEPLOYMENTS
-from shoal.kubernetes.controllers import KUBERNETES_OWN, Controllers
-from shoal.kubernetes.owners import DEPLOYMENT, OWNER_KINDS
+from shoal.kubernetes.watching.controllers import KUBERNETES_OWN, Controllers
+from shoal.kubernetes.watching.owners import DEPLOYMENT, OWNER_KINDS
 from shoal.kubernetes.wire.meta import EMPTY, ObjectMeta, Wire
 from shoal.objects.annotations import GROUPS, OWNER, STAMPS, USER
 

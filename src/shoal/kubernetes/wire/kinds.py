@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from shoal.kubernetes.errors import Status, WireError, status_error
+from shoal.kubernetes.api.errors import Status, WireError, status_error
 from shoal.kubernetes.wire.cluster import (
     AdmissionPolicy,
     ConfigMap,

@@ -1,0 +1,135 @@
+"""Making room in one cycle: who goes for whom, how many may, and what is kept for the others."""
+
+from dataclasses import replace
+
+from shoal.core.arrays.shape import Shape
+from shoal.core.budget import Budget
+from shoal.core.decisions import Evict, Freeze, Reserve
+from shoal.core.entry import Entry
+from shoal.core.eviction.clearing import Clearing, NoRoom, Room
+from shoal.core.eviction.evictions import too_many_gone
+from shoal.core.eviction.victims import Victim, lost_device_us
+from shoal.core.placing.board import Board
+from shoal.core.queueing.waiting import Group
+from shoal.core.tenancy.quota import Refusal, promise
+from shoal.core.world import World
+from shoal.model.verdict import Reason, Stage
+
+MAY_BE_MADE = frozenset({Reason.LIMIT, Reason.BORROW_LIMIT, Reason.LEND_LIMIT})
+"""Rules that may hold again when others go."""
+
+
+class MakingRoom:
+    """The evictions of one cycle. The world must be speculating."""
+
+    def __init__(self, world: World, board: Board, now_us: int, budget: Budget) -> None:
+        self._world = world
+        self._now_us = now_us
+        self._clearing = Clearing(world, board, now_us, budget)
+        self.evicts: dict[str, Evict] = {}
+        """Evictions by workload: what goes of it in one cycle goes together."""
+        self.freezes: list[Freeze] = []
+        """That no more may follow, if that is so."""
+        self._evicted = 0
+        """Workloads that this cycle evicts whole."""
+
+    def look_at_the_fleet(self) -> None:
+        """Evict nobody from here on where too much of the fleet has gone."""
+        evictions = self._world.evictions
+        if evictions.frozen or not self._world.tenants.tree.queues:
+            return
+        gone, worked = evictions.gone(self._now_us)
+        if too_many_gone(gone, worked):
+            self._freeze(Reason.DEVICES_GONE, gone, worked)
+
+    def plan(
+        self, entry: Entry, shapes: tuple[Shape, ...], found: Refusal
+    ) -> tuple[Room, dict[str, tuple[int, ...]]] | NoRoom:
+        """Return how others would go for a workload, and which pods, those that go already too.
+
+        `found` is why it does not start. Nothing is decided yet.
+        """
+        over = found.verdict.over_quota
+        if found.verdict.never or found.verdict.stage is Stage.BUDGET:
+            return NoRoom(hungry=False)
+        if over is not None and over.reason not in MAY_BE_MADE:
+            return NoRoom(hungry=False)
+        room = self._clearing.find(entry, shapes)
+        if isinstance(room, NoRoom):
+            return room
+        evicted = self._clearing.going(entry, room)
+        if not evicted or self._world.evictions.frozen or self.freezes:
+            return NoRoom(hungry=True)
+        return room, evicted
+
+    def make_room(self, entry: Entry, group: Group, found: Refusal) -> Reserve | NoRoom:
+        """Evict others for a workload, if it has a right to that, and keep their places for it."""
+        world = self._world
+        plan = self.plan(entry, group.shapes, found)
+        if isinstance(plan, NoRoom):
+            return plan
+        room, evicted = plan
+        if not self._may_evict(sum(1 for victim in room.victims if not victim.spared)):
+            return NoRoom(hungry=True)
+        uid = entry.workload.uid
+        self._clearing.take(entry, room)
+        queues = {world.entries[each].workload.queue for each in evicted}
+        reason = Reason.PREEMPTION if queues == {entry.workload.queue} else Reason.RECLAIM
+        for victim in room.victims:
+            self._evict(victim, entry, exact=room.exact)
+        charged_for = world.charges_in(entry, room.placements)
+        for placement in room.placements:
+            world.fleet.take(entry.request_of(placement.pod), placement)
+            world.charge(entry, placement.pod, charged_for[placement.pod], 1)
+        promise(world, entry, room.placements)
+        key = f"reserve/{uid}/{entry.attempt + 1}/{self._now_us}"
+        borrowed = world.borrowed(entry, room.placements)
+        for charges in charged_for.values():
+            world.tenants.pin(entry.workload.queue, charges, borrowed, 1)
+        pods = tuple(evicted.values())
+        return Reserve(key, uid, room.placements, None, tuple(evicted), reason, borrowed, pods)
+
+    def opens_before(self, entry: Entry, group: Group, end_us: int) -> bool:
+        """Return whether others may be evicted for a workload before, if nothing else changes."""
+        return self._clearing.opens_before(entry, group.shapes, end_us)
+
+    def _may_evict(self, workloads: int) -> bool:
+        """Return whether so many more may be evicted; where they may not, freeze evictions."""
+        world = self._world
+        before = world.evictions.lately(self._now_us) + self._evicted
+        most = world.evictions.most(world.holders, self._now_us)
+        if before + workloads <= most:
+            self._evicted += workloads
+            return True
+        self._freeze(Reason.TOO_MANY_EVICTIONS, before + workloads, most)
+        return False
+
+    def _freeze(self, reason: Reason, count: int, most: int) -> None:
+        self.freezes.append(Freeze(f"freeze/{self._now_us}", count, most, reason))
+
+    def _evict(self, victim: Victim, asker: Entry, *, exact: bool) -> None:
+        """End pods to make room."""
+        world, entry, uid = self._world, victim.entry, victim.uid
+        for pod in victim.pods:
+            world.charge(entry, pod, entry.charges[pod], -1)
+        reclaimed = entry.workload.queue != asker.workload.queue
+        evict = Evict(
+            f"evict/{uid}/{entry.attempt}/{victim.pods[0]}/{self._now_us}",
+            uid,
+            victim.pods,
+            (asker.workload.uid,),
+            lost_device_us(victim.cost),
+            exact,
+            world.tenants.grace_us(entry.workload),
+            Reason.RECLAIM if reclaimed else Reason.PREEMPTION,
+        )
+        before = self.evicts.get(uid)
+        if before is not None:
+            evict = replace(
+                before,
+                pods=tuple(sorted({*before.pods, *evict.pods})),
+                for_=tuple(dict.fromkeys((*before.for_, *evict.for_))),
+                lost_device_us=before.lost_device_us + evict.lost_device_us,
+                exact=before.exact and exact,
+            )
+        self.evicts[uid] = evict

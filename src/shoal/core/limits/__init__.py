@@ -1,0 +1,1 @@
+"""What runs out: budgets of a period, run times, waiting times, and what work declares of them."""

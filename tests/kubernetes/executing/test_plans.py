@@ -1,0 +1,102 @@
+"""Notes on pods, pins, and the whole plan of a gang in parts."""
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shoal.kubernetes.executing.plans import (
+    PODS_PER_PART,
+    PlanNote,
+    PodPlan,
+    pinned_node,
+    read_note,
+    release_patch,
+    whole_plan,
+    write_note,
+)
+from shoal.kubernetes.watching.flights import Flight, Seat, plans_of, pod_sets_of, rank
+from shoal.kubernetes.wire.kinds import PODS
+from shoal.kubernetes.wire.pod import Pod
+from shoal.model.request import Request
+from shoal.model.workload import Placement, PodSet, Workload
+from shoal.objects.annotations import PLAN
+from tests.kubernetes.manifests import pod
+from tests.kubernetes.rig import merge
+
+
+def read(body: object) -> Pod:
+    return PODS.read(msgspec.json.encode(body))
+
+
+def gang(count: int) -> Flight:
+    seats = {
+        n: Seat(Placement(n, f"node-{n}", (f"GPU-{n:036}",) * 8), f"uid-{n}", 0)
+        for n in range(count)
+    }
+    workload = Workload("owner/0", (PodSet("pods", count, Request()),))
+    return Flight(workload, 1, "owner", seats, together=True)
+
+
+@given(st.integers(2, 3 * PODS_PER_PART))
+def test_the_bearers_of_a_gang_carry_its_whole_plan(count: int) -> None:
+    flight = gang(count)
+    notes = {flight.seats[n].pod: flight.note(n) for n in flight.bearers}
+    plans = whole_plan(notes.values())
+    assert plans is not None
+    assert [plan.placement() for plan in plans] == list(flight.placements)
+    assert [plan.uid for plan in plans] == flight.pods
+    # An annotation holds 256 KiB, with everything else that is on the object.
+    assert all(len(write_note(note)) < 200_000 for note in notes.values())
+
+
+def test_a_plan_of_which_a_part_is_missing_is_no_plan() -> None:
+    flight = gang(PODS_PER_PART + 1)
+    first, second = flight.bearers
+    assert whole_plan([flight.note(first)]) is None
+    assert whole_plan([flight.note(second)]) is None
+    assert whole_plan([flight.note(2)]) is None
+
+
+def test_a_pod_that_took_anothers_seat_speaks_for_it() -> None:
+    flight = gang(3)
+    notes = {"uid-0": flight.note(0)}
+    later = PlanNote("owner/0", 1, 3, PodPlan(2, "node-2"))
+    plans = plans_of(notes | {"successor": later})
+    assert plans[2].uid == "successor"
+    assert plans[1].uid == "uid-1"
+
+
+def test_a_note_survives_writing_and_strangers_notes_are_none() -> None:
+    note = PlanNote("owner/0", 2, 1, PodPlan(0, "n1", ("GPU-1",)))
+    body = pod("a")
+    body["metadata"]["annotations"][PLAN] = write_note(note)
+    assert read_note(read(body)) == note
+    for text in ("", "{}", "[]", "null", '{"workload": 1}'):
+        body["metadata"]["annotations"][PLAN] = text
+        assert read_note(read(body)) is None
+
+
+def test_the_patch_pins_and_releases_and_holds_for_one_version() -> None:
+    body = pod("a")
+    body["metadata"] |= {"resourceVersion": "7", "uid": "u"}
+    note = PlanNote("u/0", 1, 1, PodPlan(0, "n1"))
+    patch = release_patch(read(body), note)
+    assert patch["metadata"]["resourceVersion"] == "7"  # type: ignore[index]
+    merge(body, patch)
+    assert "schedulingGates" not in body["spec"]
+    assert pinned_node(read(body)) == "n1"
+    assert pinned_node(read(pod("b"))) == ""
+
+
+def test_pods_have_the_order_of_their_indexes() -> None:
+    names = []
+    for index in (10, 2, 1):
+        body = pod(f"p{index}")
+        body["metadata"]["labels"] = {"batch.kubernetes.io/job-completion-index": str(index)}
+        names.append(body)
+    ordered = sorted((read(body) for body in names), key=rank)
+    assert [each.metadata.name for each in ordered] == ["p1", "p2", "p10"]
+
+
+def test_no_pods_have_no_pod_sets() -> None:
+    assert pod_sets_of([]) == ()
