@@ -203,6 +203,23 @@ def test_e06_variant_b_protection_is_the_smaller_of_minimum_run_and_reclaim_with
     assert case.starts("a/p") == ["80:00"]
 
 
+def test_nobody_waits_longer_for_a_cheaper_victim_than_his_guarantee_lets_him() -> None:
+    b = replace(queue("b"), eviction=EvictionBounds(minimum_run_us=30 * MINUTE_US))
+    case = Case([node("n1", 4)], tree(queue("a", 2, reclaim_within_us=10 * MINUTE_US), b))
+    case.submit(work("b/old", 2), work("b/s1"), work("b/s2"))
+    case.happen(ev.DisruptionBudgetSet(0, "none", 0, ("b/old", "b/s1", "b/s2")))
+    case.to(60)
+    case.submit(work("a/p", 2))
+    for minute, name in ((68, "s1"), (69, "s2")):
+        case.to(minute)
+        case.submit(work(f"b/after-{name}"))
+        case.end(f"b/{name}")
+    assert case.starts("b/after-s2") == ["69:00"]
+    case.happen(ev.DisruptionBudgetSet(0, "none", 2, ("b/old",)))
+    assert case.evicted == [("69:00", "b/old", 138)], "in ten minutes others would lose 20"
+    assert case.starts("a/p") == ["69:00"]
+
+
 @pytest.mark.parametrize("checkpoint", [None, 1])
 def test_silence_protects_nobody_for_longer_than_the_checkpoint_interval(
     checkpoint: int | None,
