@@ -43,7 +43,7 @@ def test_the_last_line_of_each_suite_is_kept(
 def test_an_unknown_suite_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         soak.main(["crash"])
-    assert "there are: crashes, stateful, properties" in capsys.readouterr().err
+    assert "there are: crashes, stateful, adversary, properties" in capsys.readouterr().err
 
 
 def test_what_is_kept_is_whole() -> None:
