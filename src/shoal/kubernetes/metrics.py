@@ -67,24 +67,25 @@ class SchedulerMetrics(Collector):
         fleet = scheduler.world.fleet
         devices = {"all": int(fleet.device_count.sum()), "free": int(fleet.whole_free.sum())}
         yield _gauge("shoal_devices", "Devices in working order.", "state", Counter(devices))
-        leads = GaugeMetricFamily("shoal_leader", "1 while this process decides.")
-        leads.add_metric([], 1.0 if scheduler.source.acts else 0.0)
-        yield leads
-        several = GaugeMetricFamily(
-            "shoal_nodes_in_several_pools", "Nodes that take nothing new because of their labels."
-        )
-        several.add_metric([], len(scheduler.several_pools.found))
-        yield several
-        refused = GaugeMetricFamily(
-            "shoal_files_refused", "1 while changed files with pools and queues are not taken in."
-        )
-        refused.add_metric([], 1.0 if scheduler.files.refused else 0.0)
-        yield refused
-        frozen = GaugeMetricFamily(
-            "shoal_evictions_frozen", "1 while nobody is evicted until a person resumes."
-        )
-        frozen.add_metric([], 1.0 if scheduler.world.evictions.frozen else 0.0)
-        yield frozen
+        for name, text, value in (
+            ("shoal_leader", "1 while this process decides.", scheduler.source.acts),
+            (
+                "shoal_nodes_in_several_pools",
+                "Nodes that take nothing new because of their labels.",
+                len(scheduler.several_pools.found),
+            ),
+            (
+                "shoal_files_refused",
+                "1 while changed files with pools and queues are not taken in.",
+                bool(scheduler.files.refused),
+            ),
+            (
+                "shoal_evictions_frozen",
+                "1 while nobody is evicted until a person resumes.",
+                scheduler.world.evictions.frozen,
+            ),
+        ):
+            yield GaugeMetricFamily(name, text, value=value)
 
     def _api(self) -> Iterable[Metric]:
         counters = self._transport.counters
