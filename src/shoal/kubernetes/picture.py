@@ -12,11 +12,12 @@ from shoal.catalog.catalog import Catalog
 from shoal.core.decisions import Decision, Start, Wait
 from shoal.core.policies import Policy
 from shoal.core.queueing.grouping import place_of
+from shoal.core.tenancy.inside import inside_of
 from shoal.core.world import State, World
 from shoal.kubernetes.api.client import Client
 from shoal.kubernetes.consistency import differences
 from shoal.kubernetes.executing.plans import read_note
-from shoal.kubernetes.organisation import Organisation, meanings
+from shoal.kubernetes.organisation import Organisation
 from shoal.kubernetes.pricing import price_now
 from shoal.kubernetes.scheduler import now_us
 from shoal.kubernetes.watching.askers import Askers
@@ -28,6 +29,7 @@ from shoal.kubernetes.watching.truth import Stage, Truth, listed
 from shoal.kubernetes.wire.kinds import NAMESPACES
 from shoal.kubernetes.wire.pod import Pod
 from shoal.loop.engine import Loop, NoRecorder
+from shoal.loop.meanings import labels_of, meanings
 from shoal.model.hold import Hold
 from shoal.model.meaning import Meaning
 from shoal.model.pool import Pool, pools_of_node
@@ -165,24 +167,18 @@ class Picture:
         askers: Askers | None = None,
     ) -> None:
         self.truth = truth
-        self.world = World()
-        fleet = FleetView(truth, self.world, catalog)
-        reader = AskReader(catalog, askers or Askers(truth))
-        self.source = Source(truth, self.world, reader, fleet)
+        self.source = _made_anew(truth, catalog, written, askers or Askers(truth))
+        self.world = self.source.world
         self.waited: list[str] = []
         """Uids of workloads that wait before the cycle, in their order."""
         self.held: dict[str, tuple[str, Placement]] = {}
         """Workload and place of each pod that holds something, before the cycle."""
         self._collector = _Collector()
-        Organisation(self.source, names_of(catalog)).take(written, now_us())
         self._decide(policy, seed)
 
     def _decide(self, policy: Policy, seed: int) -> None:
         at_us = now_us()
         loop = Loop(self.world, policy, seed, self._collector, NoRecorder())
-        while self.source.is_dirty:
-            for event in self.source.changes(at_us):
-                loop.feed(event)
         for priced in price_now(self.world, policy, at_us):
             loop.feed(priced)
         waiting = [e for e in self.world.entries.values() if e.state is State.WAITING]
@@ -436,11 +432,10 @@ async def look_ahead(
     askers = Askers(truth, controllers)
     await askers.begin(client)
     world = _made_anew(truth, catalog, old, askers).world
-    labels = {node.name: node.labels for node in world.fleet.nodes if node is not None}
-    problems = node_problems(new.pools, labels)
+    problems = node_problems(new.pools, labels_of(world))
     if problems:
         raise BadObjectsError(problems)
-    return meanings(world, old, new, names_of(catalog))
+    return meanings(world, inside_of(world), old, new, names_of(catalog))
 
 
 def _made_anew(truth: Truth, catalog: Catalog, written: Written, askers: Askers) -> Source:

@@ -166,8 +166,10 @@ def closing_kept(old: QueueTree, new: QueueTree, inside: InsideOf, names: Names)
 
 
 def without_closed(tree: QueueTree, holds: Iterable[str]) -> QueueTree:
-    """The tree without the closing queues that hold nothing: whose name is not in `holds`."""
-    kept = frozenset(holds)
+    """The tree without the closing queues in which and below which no queue of `holds` is."""
+    if not any(queue.closing for queue in tree.queues):
+        return tree
+    kept = {above for name in holds for above in tree.path(name)}
     left = tuple(queue for queue in tree.queues if not queue.closing or queue.name in kept)
     return tree if len(left) == len(tree.queues) else replace(tree, queues=left)
 

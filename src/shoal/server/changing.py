@@ -1,13 +1,13 @@
 """Changed pools and queues: read strictly, said what they will mean, and taken in all at once."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from threading import Lock
 
-from shoal.core.tenancy.inside import inside_of, running_on
-from shoal.core.world import World
+from shoal.core.tenancy.inside import inside_of
+from shoal.loop.meanings import labels_of, meanings
 from shoal.model.meaning import Debt, Meaning, PoolChanged, PoolDebt
 from shoal.objects.files import BadObjectsError, Written, read_object_texts
-from shoal.objects.meaning import closing_kept, meaning, pools_meaning
+from shoal.objects.meaning import closing_kept
 from shoal.objects.pools import node_problems
 from shoal.objects.tree import resolved
 from shoal.server.desk import Desk
@@ -40,10 +40,8 @@ class Changes:
             with standing.reading(language) as look:
                 self._check_nodes(look, written)
                 inside = inside_of(look.world)
-                said: tuple[Meaning, ...] = (
-                    *self._pools_meaning(look, written),
-                    *meaning(look.tree, written.tree, inside, standing.names),
-                )
+                old = Written(look.world.fleet.pools, look.tree)
+                said = meanings(look.world, inside, old, written, standing.names)
                 tree = closing_kept(look.tree, written.tree, inside, standing.names)
             if not dry_run:
                 self._desk.keep_to(written.pools, resolved(tree, standing.names))
@@ -64,19 +62,10 @@ class Changes:
         except BadObjectsError as error:
             raise _refused(error.problems) from None
 
-    def _pools_meaning(self, look: Look, written: Written) -> tuple[Meaning, ...]:
-        old, labels = look.world.fleet.pools, _labels(look.world)
-        return pools_meaning(old, written.pools, running_on(look.world), labels)
-
     def _check_nodes(self, look: Look, written: Written) -> None:
-        found = node_problems(written.pools, _labels(look.world))
+        found = node_problems(written.pools, labels_of(look.world))
         if found:
             raise _refused(found)
-
-
-def _labels(world: World) -> dict[str, Mapping[str, str]]:
-    """The labels of the nodes that are there, by name."""
-    return {node.name: node.labels for node in world.fleet.nodes if node is not None}
 
 
 def _refused(problems: Sequence[str]) -> ProblemError:

@@ -156,10 +156,7 @@ class Platform:
     def _let_closed_go(self) -> None:
         """Forget queues that were closing and hold nothing any more."""
         tree = self.world.tenants.tree
-        if not any(queue.closing for queue in tree.queues):
-            return
-        holders = {entry.workload.queue for entry in self.world.entries.values() if entry.held}
-        left = without_closed(tree, {above for name in holders for above in tree.path(name)})
+        left = without_closed(tree, self.world.holders)
         if left is not tree:
             self._writer.step(self.now_us, [ev.QueuesSet(self.now_us, left)])
 
