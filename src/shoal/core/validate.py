@@ -184,7 +184,7 @@ def _row_debts(world: World, rows: Iterable[int]) -> Debts:
 
 def check_gang(fleet: Fleet, entry: Entry, planned: Iterable[int]) -> None:
     """Check that a workload is whole, and each pod just planned on the devices that it asks for."""
-    pods = range(sum(pod_set.count for pod_set in entry.workload.pod_sets))
+    pods = range(entry.workload.pods)
     missing = [pod for pod in pods if pod not in entry.held and not entry.spared(pod)]
     if missing or not entry.held.keys() <= set(pods):
         raise InvariantError(f"workload {entry.workload.uid}: pods {missing} are not planned")

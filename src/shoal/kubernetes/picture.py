@@ -277,7 +277,7 @@ class Picture:
                         workload.namespace,
                         workload.name,
                         State.WAITING.value if waits else entry.state.value,
-                        sum(pod_set.count for pod_set in workload.pod_sets),
+                        workload.pods,
                         sum(p.count * p.request.devices.count for p in workload.pod_sets),
                         places,
                         self.acts_in(workload.namespace),

@@ -13,7 +13,7 @@ from shoal.server.models import (
     ReservationView,
     WorkloadName,
 )
-from shoal.server.standing import Look, id_of, moment, moment_or_none, pods_of
+from shoal.server.standing import Look, id_of, moment, moment_or_none
 from shoal.texts.answers import nodes_text
 from shoal.texts.evictions import (
     EvictionSaid,
@@ -76,7 +76,7 @@ def evict_text(look: Look, decision: Evict, *, past: bool = False) -> str:
     said = EvictionSaid(
         workload=label(look, decision.workload),
         pods=len(decision.pods),
-        of_pods=pods_of(life.workload) if life is not None else len(decision.pods),
+        of_pods=life.workload.pods if life is not None else len(decision.pods),
         names=tuple(label(look, uid) for uid in decision.for_),
         queue=_queue(look, decision.for_[0]) if decision.for_ else "",
         reason=decision.reason,

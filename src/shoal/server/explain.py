@@ -29,7 +29,7 @@ from shoal.server.models import (
     OverQuotaView,
 )
 from shoal.server.never import Never, never
-from shoal.server.standing import Look, id_of, moment, moment_or_none, pods_of
+from shoal.server.standing import Look, id_of, moment, moment_or_none
 from shoal.server.views import workload_view
 from shoal.texts.answers import answer_text, ended_text, moment_text, nodes_text
 from shoal.texts.evictions import kept_for_text, not_while_frozen_text
@@ -156,7 +156,7 @@ def _headline(look: Look, life: Life, entry: Entry | None, block: _Block | None)
             nodes=nodes_text(life.nodes, look.language),
             running=len(entry.started),
             held=len(entry.held),
-            pods=pods_of(life.workload),
+            pods=life.workload.pods,
         )
     if not look.story.acts:
         return answer_text("released", look.language)

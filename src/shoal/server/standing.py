@@ -191,11 +191,6 @@ def devices_of(workload: Workload) -> int:
     return sum(each.count * each.request.devices.count for each in workload.pod_sets)
 
 
-def pods_of(workload: Workload) -> int:
-    """How many pods a workload has."""
-    return workload.pods
-
-
 def id_of(uid: str) -> str:
     """A workload's uid as one segment of a path, escaped as in a JSON pointer (RFC 6901)."""
     return uid.replace("~", "~0").replace("/", "~1")

@@ -49,7 +49,7 @@ from shoal.server.models import (
     WorkloadView,
     words,
 )
-from shoal.server.standing import Look, devices_of, id_of, moment, moment_or_none, pods_of
+from shoal.server.standing import Look, devices_of, id_of, moment, moment_or_none
 from shoal.texts.answers import answer_text, nodes_text
 from shoal.texts.evictions import kept_label
 from shoal.texts.screens import duration_text
@@ -79,7 +79,7 @@ def workload_view(look: Look, life: Life) -> WorkloadView:
         ended_at=moment_or_none(life.ended_us),
         position=order.get(workload.uid),
         waiting_in_queue=len(order) if waits else None,
-        pods=pods_of(workload),
+        pods=workload.pods,
         devices=devices_of(workload),
         pod_sets=[_pod_set(each) for each in workload.pod_sets],
         placements=[placement_view(each) for each in life.placements],

@@ -33,7 +33,7 @@ def asked_by(workload: Workload, tree: QueueTree) -> tuple[Request, ...]:
     """Return what the pods of each pod set ask for, with the neighbours that shares may have."""
     party = party_of(workload.queue, tree)
     apart = ""
-    if workload.type is WorkloadType.INFERENCE and sum(s.count for s in workload.pod_sets) > 1:
+    if workload.type is WorkloadType.INFERENCE and workload.pods > 1:
         apart = workload.uid
     asked = []
     for pod_set in workload.pod_sets:

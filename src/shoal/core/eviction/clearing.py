@@ -452,7 +452,7 @@ class Clearing:
                         fleet.give_back(victim.entry.request_of(pod), held)
                     world.charge(victim.entry, pod, victim.entry.charges[pod], -1)
             found = self._place(asker, choice, taken, needed_only=False)
-            if found is None and any(p.needed < p.count for p in asker.workload.pod_sets):
+            if found is None and asker.workload.elastic:
                 found = self._place(asker, choice, taken, needed_only=True)
             return found
         finally:

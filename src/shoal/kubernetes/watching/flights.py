@@ -102,13 +102,7 @@ class Flight:
             whole = parts_of(plans)[bearers.index(number)]
         evicted = self.evicting.get(number)
         workload = self.workload
-        pods = pod_count(workload)
-        return PlanNote(self.uid, self.attempt, pods, own, whole, evicted, workload.queue)
-
-
-def pod_count(workload: Workload) -> int:
-    """How many pods a workload has."""
-    return workload.pods
+        return PlanNote(self.uid, self.attempt, workload.pods, own, whole, evicted, workload.queue)
 
 
 def rank(pod: Pod) -> tuple[int, float, str]:
@@ -178,7 +172,7 @@ def reservation_of(world: World, workload: Workload, kept: Kept | None) -> Reser
 
     `kept` is what was written with the evictions that make room for it.
     """
-    if kept is None or len(kept.plans) != pod_count(workload):
+    if kept is None or len(kept.plans) != workload.pods:
         return None
     entry = Entry(workload, 0)
     placements = tuple(plan.placement() for plan in kept.plans)

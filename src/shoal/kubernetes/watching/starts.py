@@ -23,7 +23,6 @@ from shoal.kubernetes.watching.flights import (
     Seat,
     created_us,
     plans_of,
-    pod_count,
     workload_of,
 )
 from shoal.kubernetes.watching.history import Mark
@@ -66,7 +65,7 @@ class Starts(Seats):
             attempt_of(decision),
             unit.owner,
             seats,
-            together=pod_count(unit.workload) > 1,
+            together=unit.workload.pods > 1,
         )
         self._add(flight)
         return flight
@@ -275,7 +274,7 @@ class Starts(Seats):
             and not flight.evicting
             and waiting.state is State.WAITING
             and waiting.attempt + 1 == note.attempt
-            and len(live) == note.pods == pod_count(waiting.workload)
+            and len(live) == note.pods == waiting.workload.pods
         ):
             flight.workload = waiting.workload
             key = f"start/{note.workload}/{note.attempt}"

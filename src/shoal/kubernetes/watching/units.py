@@ -18,7 +18,6 @@ from shoal.kubernetes.watching.book import Book
 from shoal.kubernetes.watching.flights import (
     created_us,
     in_order,
-    pod_count,
     reservation_of,
     workload_of,
 )
@@ -415,7 +414,7 @@ class Units:
         """Hold a gang back. One that waits already goes on waiting: a pod is being replaced."""
         known = self.gangs.get(owner)
         unit = self.waiting.get(known) if known is not None else None
-        if unit is not None and pod_count(unit.workload) == lacks:
+        if unit is not None and unit.workload.pods == lacks:
             unit.pods = tuple(pod.uid for pod in left)
             self.unit_of.update(dict.fromkeys(unit.pods, unit.workload.uid))
             self._came_back(unit)
