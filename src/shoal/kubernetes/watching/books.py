@@ -159,8 +159,9 @@ class Books:
         owner = self.jobs.get(uid) or self.replica_sets.get(uid)
         if owner is None:
             return False
-        asker, user = self._reader.askers.of_owner(owner), self.ask(pod).user
-        return asker is not None and user is not None and asker.user != user
+        askers = self._reader.askers
+        wanted, made = askers.of_owner(owner), askers.of(pod)
+        return wanted is not None and made is not None and wanted.user != made.user
 
     def truth_of(self, uid: str) -> Pod | None:
         """The pod with this uid as it was last seen."""
