@@ -7,7 +7,7 @@ whole before the first of them is let go: its parts lie in the annotation of the
 beside their own.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -137,15 +137,15 @@ def whole_plan(notes: Iterable[PlanNote]) -> tuple[PodPlan, ...] | None:
     return tuple(plan for number in sorted(parts) for plan in parts[number].plans)
 
 
+def metadata_patch(pod: Pod, field: str, value: object) -> JsonObject:
+    """The merge patch that writes one field of a pod's metadata, if the pod is still as known."""
+    version = pod.metadata.resource_version
+    return {"metadata": {"uid": pod.uid, "resourceVersion": version, field: value}}
+
+
 def note_patch(pod: Pod, note: PlanNote) -> JsonObject:
     """The merge patch that only writes a note."""
-    return {
-        "metadata": {
-            "uid": pod.uid,
-            "resourceVersion": pod.metadata.resource_version,
-            "annotations": {PLAN: write_note(note)},
-        }
-    }
+    return metadata_patch(pod, "annotations", {PLAN: write_note(note)})
 
 
 def release_patch(pod: Pod, note: PlanNote) -> JsonObject:
@@ -215,7 +215,7 @@ def untracked_patch(pod: Pod) -> JsonObject:
     retries.
     """
     kept = [each for each in pod.metadata.finalizers if each != TRACKING]
-    return _finalizers(pod, kept)
+    return metadata_patch(pod, "finalizers", kept)
 
 
 def eviction_patch(pod: Pod, note: PlanNote) -> JsonObject:
@@ -237,11 +237,4 @@ def eviction_patch(pod: Pod, note: PlanNote) -> JsonObject:
 
 def tracked_patch(pod: Pod) -> JsonObject:
     """The patch that has the Job controller count a pod again."""
-    return _finalizers(pod, [*pod.metadata.finalizers, TRACKING])
-
-
-def _finalizers(pod: Pod, finalizers: Sequence[str]) -> Mapping[str, object]:
-    version = pod.metadata.resource_version
-    return {
-        "metadata": {"uid": pod.uid, "resourceVersion": version, "finalizers": list(finalizers)}
-    }
+    return metadata_patch(pod, "finalizers", [*pod.metadata.finalizers, TRACKING])

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from shoal.kubernetes.api.client import JsonObject
+from shoal.kubernetes.executing.plans import metadata_patch
 from shoal.kubernetes.watching.asks import Ask
 from shoal.kubernetes.watching.book import Book
 from shoal.kubernetes.watching.flights import Flight, created_us
@@ -47,11 +48,7 @@ def read_mark(pod: Pod) -> Mark | None:
 def mark_patch(pod: Pod, mark: Mark | None) -> JsonObject:
     """The merge patch that writes a mark on a pod as it is known, or takes it away."""
     text = msgspec.json.encode(mark).decode() if mark is not None else None
-    version = pod.metadata.resource_version
-    annotations = {HELD: text}
-    return {
-        "metadata": {"uid": pod.uid, "resourceVersion": version, "annotations": annotations},
-    }
+    return metadata_patch(pod, "annotations", {HELD: text})
 
 
 class TimedOut:
