@@ -103,13 +103,11 @@ def _stamping(scope: Scope) -> Manifest:
 
     If it should fail, an owner has no note, and nobody is known to have asked for its pods.
     """
-    operations = ["CREATE", "UPDATE"]
-    matches = {"resourceRules": stamps.rules(operations), "namespaceSelector": scope.managed()}
     patch = {"patchType": "JSONPatch", "jsonPatch": {"expression": stamps.patches()}}
     return {
         "failurePolicy": "Ignore",
         "reinvocationPolicy": "Never",
-        "matchConstraints": matches,
+        "matchConstraints": _of_owners(scope),
         "variables": stamps.variables(scope.stamping),
         "mutations": [patch],
     }
@@ -242,13 +240,15 @@ def _jobs(scope: Scope) -> list[Manifest]:
 
 def _stamps(scope: Scope) -> list[Manifest]:
     """Nobody says himself who created an owner of pods, or changes what is noted of it."""
-    operations = ["CREATE", "UPDATE"]
-    matches = {"resourceRules": stamps.rules(operations), "namespaceSelector": scope.managed()}
     tests = [*stamps.right_on_owners(), stamps.copies_stay(scope.stamping)]
     rules = [_held(scope, Rule.STAMPS, each) for each in tests]
-    policy, binding = _policy(known.STAMPS_POLICY, matches, rules)
+    policy, binding = _policy(known.STAMPS_POLICY, _of_owners(scope), rules)
     policy["spec"]["variables"] = stamps.variables(scope.stamping)
     return [policy, binding]
+
+
+def _of_owners(scope: Scope) -> Manifest:
+    return {"resourceRules": stamps.rules(), "namespaceSelector": scope.managed()}
 
 
 def _claims(scope: Scope) -> list[Manifest]:

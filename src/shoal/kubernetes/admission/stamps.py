@@ -136,8 +136,8 @@ def concerns_stamps() -> str:
     return f"request.operation == 'CREATE' || {_spec_changes()} || !({kept})"
 
 
-def rules(operations: list[str]) -> list[Manifest]:
-    """The resources that are stamped beside pods, as policies and webhooks name them."""
+def rules() -> list[Manifest]:
+    """What is stamped beside pods, and when, as policies and webhooks name it."""
     groups: dict[str, list[str]] = {}
     for each in OWNER_KINDS:
         groups.setdefault(each.group, []).append(each.plural)
@@ -145,7 +145,7 @@ def rules(operations: list[str]) -> list[Manifest]:
         {
             "apiGroups": [group],
             "apiVersions": ["*"],
-            "operations": operations,
+            "operations": ["CREATE", "UPDATE"],
             "resources": resources,
         }
         for group, resources in groups.items()

@@ -76,8 +76,7 @@ def configuration(names: Names, scope: Scope, target: Target, *, gates: bool) ->
         else _webhook(ANNOTATIONS_WEBHOOK, target, path, others, carries),
     ]
     if gates:
-        owners = stamps.rules(["CREATE", "UPDATE"])
-        condition = stamps.concerns_stamps()
+        condition, owners = stamps.concerns_stamps(), stamps.rules()
         webhooks.append(
             _webhook(OWNERS_WEBHOOK, target, "/stamp", scope.managed(), condition, owners)
         )
