@@ -22,7 +22,7 @@ from shoal.kubernetes.watching.controllers import KUBERNETES_OWN, Controllers
 from shoal.kubernetes.watching.owners import OWNER_KINDS, WATCHED
 from shoal.kubernetes.wire.kinds import VALIDATING_POLICIES
 from shoal.model.queue import QueueTree
-from shoal.objects.rights import named_groups
+from shoal.objects.rights import SERVICE_ACCOUNTS, named_groups
 from shoal.texts.language import Language
 
 FIELD_MANAGER: Final = "shoal-installation"
@@ -56,7 +56,7 @@ class Accounts:
     @property
     def usernames(self) -> tuple[str, ...]:
         """The service accounts as Kubernetes names users."""
-        prefix = f"system:serviceaccount:{self.namespace}:"
+        prefix = f"{SERVICE_ACCOUNTS}{self.namespace}:"
         return tuple(prefix + name for name in self.service_accounts)
 
     def scope(self, tree: QueueTree, language: Language = Language.ENGLISH) -> Scope:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from shoal.objects.rights import SERVICE_ACCOUNTS
+
 ACCOUNT_FORM: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(:[a-z0-9]([-.a-z0-9]*[a-z0-9])?)?"
 """A service account as `NAMESPACE:NAME`, or all of a namespace as `NAMESPACE`."""
-
-_PREFIX: Final = "system:serviceaccount:"
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,14 @@ class Controllers:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Whole names of users. A controller manager without accounts of its own is the first."""
-        named = (_PREFIX + each for each in self.accounts if ":" in each)
+        named = (SERVICE_ACCOUNTS + each for each in self.accounts if ":" in each)
         return ("system:kube-controller-manager", *named)
 
     @cached_property
     def prefixes(self) -> tuple[str, ...]:
         """Beginnings of names: all accounts of a namespace."""
         whole = (each for each in self.accounts if ":" not in each)
-        return tuple(f"{_PREFIX}{each}:" for each in ("kube-system", *whole))
+        return tuple(f"{SERVICE_ACCOUNTS}{each}:" for each in ("kube-system", *whole))
 
     def include(self, user: str) -> bool:
         """Whether a user, as Kubernetes names it, is one of them."""
