@@ -142,12 +142,12 @@ class AskReader:
         queue, priority = written.queue, 0
         if place.tree.queues:
             # What has been let go was granted its priority when it was planned.
-            judged = asker is not None and bool(pod.spec.scheduling_gates)
-            subjects = asker.subjects if asker is not None and judged else None
+            gated = bool(pod.spec.scheduling_gates)
+            subjects = asker.subjects if asker is not None and gated else None
             granted = _granted(place, written, plain, subjects)
             if not isinstance(granted, Refusal):
                 queue, priority = granted
-            elif pod.spec.scheduling_gates:
+            elif gated:
                 return Ask(self._held_by(plain), granted)
         claimed = claimed_of(plain)
         driver = ""
