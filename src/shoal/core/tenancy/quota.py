@@ -193,7 +193,6 @@ def _charged(
 ) -> tuple[Placement, ...] | NoPlace | Broken:
     fleet, tenants, workload = world.fleet, world.tenants, entry.workload
     checkpoint, charged = fleet.journal.checkpoint(), tenants.speculated
-    missing = tenants.missing_slots()
     found = find(refused)
     broken: Broken | None = None
     if not isinstance(found, NoPlace) and tenants.tree.queues:
@@ -212,6 +211,7 @@ def _charged(
         elif (spent := world.spending.refusal(workload, asked)) is not None:
             broken = Broken(spent.over, (spent.accelerator,), spent.again_us)
         elif tenants.slots.promises:
+            missing = tenants.missing_slots()
             borrowed = entry.borrowed if entry.held else tenants.borrowed(workload, asked)
             for charges in charged_for.values():
                 if borrowed is not None:
