@@ -97,7 +97,7 @@ class Tenants(Lending):
         It has to be of a type that may be evicted, somebody has to make its pods again, and they
         have to stop within the shortest time in which a lender wants its devices back.
         """
-        return workload.type in RETURNABLE and self._goes_in_time(workload)
+        return not self.stays(workload, spared=False)
 
     def stays(self, workload: Workload, *, spared: bool) -> bool:
         """Return whether a pod of work can never be taken back from where it borrows.
@@ -105,11 +105,9 @@ class Tenants(Lending):
         Where work can do without it (`spared`), a pod of any type goes but a notebook's.
         """
         goes = workload.type in RETURNABLE or (spared and workload.type is WorkloadType.INFERENCE)
-        return not (goes and self._goes_in_time(workload))
-
-    def _goes_in_time(self, workload: Workload) -> bool:
-        in_time = self.grace_us(workload) <= self._shortest_reclaim_us
-        return workload.recreated and in_time
+        if not goes or not workload.recreated:
+            return True
+        return self.grace_us(workload) > self._shortest_reclaim_us
 
     def grace_us(self, workload: Workload) -> int:
         """Return how long pods of a workload are given to stop: at most what its queue grants."""
