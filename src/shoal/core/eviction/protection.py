@@ -12,7 +12,7 @@ import numpy as np
 
 from shoal.core import events as ev
 from shoal.core.arrays.journal import IntArray
-from shoal.core.decisions import Freeze, Wait, Warn
+from shoal.core.decisions import Wait, workloads_of
 from shoal.core.entry import Entry
 from shoal.core.eviction.victims import BEFORE_ALL_US, reclaimable_from_us, victims_of
 
@@ -104,8 +104,8 @@ class Protection:
         uids: tuple[str, ...] = ()
         match event:
             case ev.Decided():
-                if not isinstance(event.decision, Wait | Freeze | Warn):
-                    uids = (event.decision.workload,)
+                if not isinstance(event.decision, Wait):
+                    uids = workloads_of(event.decision)
             case ev.DisruptionBudgetSet():
                 _, before = world.evictions.budgets.get(event.name, (0, frozenset[str]()))
                 uids = (*sorted(before), *event.workloads)
