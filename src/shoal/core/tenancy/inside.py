@@ -17,8 +17,8 @@ def inside_of(world: World) -> dict[str, Inside]:
         counts = running if entry.held else waiting
         counts[queue] = counts.get(queue, 0) + 1
         for pod, placement in entry.held.items():
+            fixed = world.tenants.stays(entry.workload, spared=entry.spared(pod))
             for charge in charges_of(world.fleet, entry.request_of(pod), placement):
-                fixed = world.tenants.stays(entry.workload, spared=entry.spared(pod))
                 for part in (False, True) if fixed else (False,):
                     place = (queue, part, charge.accelerator, charge.device)
                     on_device[place] = on_device.get(place, 0) + charge.units
