@@ -171,11 +171,6 @@ class Books:
         """Whether a pod has its place in a start."""
         return pod in self._seats
 
-    def seat_of(self, pod: str) -> tuple[Flight, int] | None:
-        """The start that a pod belongs to, and its number in it."""
-        seat = self._seats.get(pod)
-        return (self.flights[seat[0]], seat[1]) if seat is not None else None
-
     def _is_ours(self, pod: Pod, note: PlanNote) -> bool:
         """Whether a note is one that Shoal made for this pod, and still holds."""
         acts = self.truth.namespace(pod.metadata.namespace).acts
