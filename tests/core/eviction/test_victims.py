@@ -6,6 +6,7 @@ import pytest
 
 from shoal.core import events as ev
 from shoal.core.decisions import Evict
+from shoal.core.eviction.victims import victims_of
 from shoal.model.queue import EvictionBounds
 from shoal.model.workload import PodSet, Workload, WorkloadType
 from tests.core.build import node, whole
@@ -192,3 +193,15 @@ def test_pods_that_work_can_do_without_borrow_only_where_they_go(
     assert case.holds("a") == held * 1000
     case.submit(work("b/y", 7))
     assert case.holds("b") == 7000
+
+
+def test_what_is_left_of_a_gang_whose_needed_pods_have_ended_goes_once() -> None:
+    """Its pods go one by one; all of them together would be the same pods once more."""
+    case = Case([node("n1", 4)], tree(queue("a", 3), queue("b")))
+    case.submit(gang("b/big", 3, 1))
+    case.to(10)
+    case.happen(ev.PodEnded(0, "b/big", 0))
+    left = victims_of(case.world, case.world.entries["b/big"], case.now_us)
+    assert sorted(pod for victim in left for pod in victim.pods) == [1, 2]
+    case.submit(work("a/asker", 3))
+    assert case.evictions == [("10:00", "b/big", (2,))]

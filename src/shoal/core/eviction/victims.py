@@ -94,7 +94,8 @@ def victims_of(world: "World", entry: Entry, now_us: int) -> tuple[Victim, ...]:
     found = [_victim(world, entry, (pod,), now_us) for pod in spared if pod not in going]
     whole = tuple(pod for pod in sorted(entry.held) if pod not in going)
     goes = any(not entry.spared(pod) for pod in going)
-    if whole and entry.workload.type in RETURNABLE and not goes:
+    needed = any(not entry.spared(pod) for pod in whole)
+    if needed and entry.workload.type in RETURNABLE and not goes:
         found.append(_victim(world, entry, whole, now_us))
     return tuple(found)
 
