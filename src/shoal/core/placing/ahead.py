@@ -20,6 +20,9 @@ from shoal.model.workload import Placement
 ENDS_LOOKED_AT = 512
 """Ends of running work, the next ones first, that may be the grounds of a reservation."""
 
+TRIES = 32
+"""Times that it is tried to let some of those run on who end before a workload fits."""
+
 
 def expected_end_us(world: World, entry: Entry, now_us: int) -> int | None:
     """Return when a workload that holds something ends; None where nobody knows."""
@@ -73,32 +76,69 @@ def when_it_fits(
 def nearest_to_free(
     world: World, board: Board, entry: Entry, shapes: tuple[Shape, ...], budget: Budget
 ) -> tuple[Placement, ...] | None:
-    """Return places on the nodes with most free devices on which a workload would fit alone."""
+    """Return places on the nodes with most free devices on which a workload would fit alone.
+
+    Of what runs there as little as possible has to end, what began first before the others, so that
+    what is free already is kept as well.
+    """
     fleet = world.fleet
-    by_node: dict[str, list[Entry]] = {}
-    for uids in world.holders.values():
-        for uid in uids:
-            holder = world.entries[uid]
-            for node in {placement.node: None for placement in holder.held.values()}:
-                by_node.setdefault(node, []).append(holder)
-    nodes = sorted(
-        by_node,
-        key=lambda name: (
-            -int(fleet.whole_free[fleet.row_of[name]]),
-            -int(fleet.compute_free[fleet.row_of[name]]),
-            name,
-        ),
-    )
-    low, high = 1, len(nodes)
-    found: tuple[Placement, ...] | None = None
-    while low <= high:
+    free = {
+        name: (-int(fleet.whole_free[row]), -int(fleet.compute_free[row]), name)
+        for name, row in fleet.row_of.items()
+    }
+    holders = [world.entries[uid] for uids in world.holders.values() for uid in uids]
+    nearest = [
+        (
+            min(free[placement.node] for placement in holder.held.values()),
+            min(holder.started.values(), default=0),
+            holder.workload.uid,
+        )
+        for holder in holders
+        if holder.held
+    ]
+    gone = [world.entries[uid] for _, _, uid in sorted(nearest)]
+    low, high = 0, 1
+    found = _without(world, board, entry, shapes, gone[:high], budget)
+    while found is None and high < len(gone):
+        low, high = high, 4 * high
+        found = _without(world, board, entry, shapes, gone[:high], budget)
+    while found is not None and low + 1 < high:
         middle = (low + high) // 2
-        gone = {holder.workload.uid: holder for n in nodes[:middle] for holder in by_node[n]}
-        earlier = _without(world, board, entry, shapes, list(gone.values()), budget)
+        earlier = _without(world, board, entry, shapes, gone[:middle], budget)
         if earlier is None:
-            low = middle + 1
+            low = middle
         else:
-            high, found = middle - 1, earlier
+            high, found = middle, earlier
+    if found is None:
+        return None
+    return _sparing(world, board, entry, shapes, gone[:high], budget) or found
+
+
+def _sparing(
+    world: World,
+    board: Board,
+    entry: Entry,
+    shapes: tuple[Shape, ...],
+    gone: list[Entry],
+    budget: Budget,
+) -> tuple[Placement, ...] | None:
+    """Return where a workload fits if not even all of these end, None where all of them have to.
+
+    Half of them, then a quarter and so on, are tried to be let run on, the last ones first.
+    """
+    found: tuple[Placement, ...] | None = None
+    parts = [(0, len(gone))]
+    for _ in range(TRIES):
+        if not parts:
+            break
+        begin, end = parts.pop()
+        left = gone[:begin] + gone[end:]
+        earlier = _without(world, board, entry, shapes, left, budget)
+        if earlier is not None:
+            gone, found = left, earlier
+        elif end - begin > 1:
+            middle = (begin + end) // 2
+            parts += [(begin, middle), (middle, end)]
     return found
 
 
