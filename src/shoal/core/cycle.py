@@ -81,7 +81,6 @@ class _Run:
         self._board = board
         self._now_us = now_us
         self._budget = budget
-        self._room = MakingRoom(world, board, now_us, budget)
         self._due = dict.fromkeys(world.waiting.due(now_us))
         """Sleeping groups whose time has come."""
         self._fresh = dict(world.waiting.fresh)
@@ -95,8 +94,9 @@ class _Run:
         """Whether there may be something for running work that lacks pods."""
         reserving = (world.entries[uid] for uid in world.reserving)
         kept = [(e, e.reserved) for e in reserving if e.reserved is not None]
-        self._ahead = {e.workload.uid: each for e, each in kept if each.at_us is not None}
+        self._ahead = {e.workload.uid: each for e, each in kept if each.waits_for_ends}
         """Places that are kept for workloads that wait for others to end there, by uid."""
+        self._room = MakingRoom(world, board, now_us, budget, self._ahead)
         self._reserved = {e.workload.queue: None for e, each in kept if each.waits_for_ends}
         """Queues for one of which places are kept until running work has ended."""
         self._settled: set[str] = set()
@@ -238,8 +238,8 @@ class _Run:
         found = self._find_place(entry, group)
         if isinstance(found, Refusal):
             room = self._room.make_room(entry, group, found)
-            if isinstance(room, Reserve):
-                self.decisions.append(room)
+            if not isinstance(room, NoRoom):
+                self.decisions += room
                 self._settled.add(uid)
                 self.complete = False
                 return True

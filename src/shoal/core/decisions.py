@@ -65,7 +65,8 @@ class Reserve:
     `at_us` is when they are free, as far as declared ends tell; work that ends before may use them
     meanwhile. None: nobody else may, because they are being freed for it (`evicted` names whom it
     takes them from, and `pods` which pods of each), or because nobody knows when. Only who takes
-    them from others is charged, and for him `borrowed` is as in `Start`.
+    them from others is charged, and for him `borrowed` is as in `Start`; the places of others give
+    way to guarantees.
     """
 
     key: str

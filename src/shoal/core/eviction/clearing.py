@@ -8,6 +8,7 @@ any one of them it is not. For a single pod the cheapest victims are looked for 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import NamedTuple
 
 from shoal.core.arrays.shape import Shape
 from shoal.core.budget import Budget
@@ -21,14 +22,17 @@ from shoal.core.eviction.choices import (
     short_first,
     shortages,
 )
+from shoal.core.eviction.giving_way import GivingWay
+from shoal.core.eviction.goers import Goers
 from shoal.core.eviction.losses import Count, Losses
 from shoal.core.eviction.one_node import OneNode, each_once
 from shoal.core.eviction.victims import Cost, Victim, total
 from shoal.core.limits.deadlines import earliest
 from shoal.core.placing.board import Board
 from shoal.core.placing.eligibility import fits_on
-from shoal.core.placing.keeping import owes
+from shoal.core.placing.keeping import lift
 from shoal.core.placing.placement import NoPlace
+from shoal.core.placing.reservation import Reservation
 from shoal.core.tenancy.quota import Broken, place_and_charge
 from shoal.core.tenancy.rights import height_against, within
 from shoal.core.world import World
@@ -44,13 +48,25 @@ FIRST = 64
 """Victims that are looked at first; where so many do not do, four times as many."""
 
 
+class Fit(NamedTuple):
+    """Where a workload would be, and whose places it would take that are kept ahead, by uid."""
+
+    placements: tuple[Placement, ...]
+    given_way: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Room:
     """A complete plan. `exact`: no other victims would cost less."""
 
-    placements: tuple[Placement, ...]
+    fit: Fit
     victims: tuple[Victim, ...]
     exact: bool
+
+    @property
+    def placements(self) -> tuple[Placement, ...]:
+        """Where the workload would be."""
+        return self.fit.placements
 
     @property
     def cost(self) -> Cost:
@@ -72,14 +88,24 @@ class NoRoom:
 class Clearing:
     """The searches of one cycle. The world must be speculating."""
 
-    def __init__(self, world: World, board: Board, now_us: int, budget: Budget) -> None:
+    def __init__(
+        self,
+        world: World,
+        board: Board,
+        now_us: int,
+        budget: Budget,
+        kept: Mapping[str, Reservation],
+    ) -> None:
+        """`kept` are the reservations that wait for ends, by uid; the cycle drops some of them."""
         self._world = world
         self._board = board
         self._now_us = now_us
         self._budget = budget
         self._candidates = Candidates(world, now_us)
-        self._resting: list[tuple[Entry, int]] | None = None
-        """Pods that were evicted before to make room, once they were asked for."""
+        self._goers = Goers(world, self._candidates.going)
+        self._giving_way = GivingWay(world, kept)
+        self._ahead: tuple[str, ...] = ()
+        """Whose places, kept ahead, are lifted in the search that goes on, by uid."""
         self._losses = Losses(world, now_us)
 
     def find(self, entry: Entry, shapes: tuple[Shape, ...]) -> Room | NoRoom:
@@ -88,7 +114,7 @@ class Clearing:
             return NoRoom(hungry=False)
         checkpoint = self._world.fleet.journal.checkpoint()
         try:
-            self._let_go()
+            self._goers.let_go()
             return self._cheapest(entry, shapes)
         finally:
             self._world.fleet.rollback(checkpoint)
@@ -133,21 +159,6 @@ class Clearing:
         least = choice.least_units(asker)
         return self._candidates.find(asker, choice.accelerators, choice.reclaimed, at_us, least)
 
-    def _let_go(self) -> None:
-        """Let the places of all be free that go to make room for somebody, whoever it is for."""
-        for entry, pod in self._goers():
-            self._world.fleet.give_back(entry.request_of(pod), entry.held[pod])
-
-    def _goers(self) -> Iterator[tuple[Entry, int]]:
-        """Yield the pods that go to make room for somebody."""
-        world = self._world
-        if self._resting is None:
-            evicted = [e for uid in world.evicted if (e := world.entries[uid]).failed_on is None]
-            self._resting = [(e, pod) for e in evicted for pod in e.evicting if e.rests(pod)]
-        yield from self._resting
-        for uid, pod in sorted(self._candidates.going):
-            yield world.entries[uid], pod
-
     def going(self, asker: Entry, room: Room) -> dict[str, tuple[int, ...]]:
         """Return the pods that go for a plan, by the uid of their workload, its victims first.
 
@@ -156,38 +167,10 @@ class Clearing:
         pods: dict[str, set[int]] = {}
         for victim in room.victims:
             pods.setdefault(victim.uid, set()).update(victim.pods)
-        for entry, pod in self._needed(asker, room):
+        needed = self._goers.needed(asker, room.placements, room.victims, room.fit.given_way)
+        for entry, pod in needed:
             pods.setdefault(entry.workload.uid, set()).add(pod)
         return {uid: tuple(sorted(numbers)) for uid, numbers in pods.items()}
-
-    def _needed(self, asker: Entry, room: Room) -> list[tuple[Entry, int]]:
-        """Return those that go for others without whose going a plan would have no room."""
-        fleet = self._world.fleet
-        places = dict.fromkeys(placement.node for placement in room.placements)
-        beside = [(e, pod) for e, pod in self._goers() if e.held[pod].node in places]
-        if not beside:
-            return []
-        beside.sort(key=lambda goer: (goer[0].workload.uid, goer[1]))
-        checkpoint = fleet.journal.checkpoint()
-        self._let_go()
-        for victim in room.victims:
-            for pod in victim.pods:
-                fleet.give_back(victim.entry.request_of(pod), victim.entry.held[pod])
-        for placement in room.placements:
-            fleet.take(asker.request_of(placement.pod), placement)
-        for entry, pod in beside:
-            fleet.take(entry.request_of(pod), entry.held[pod])
-        short = {name for name in places if owes(fleet, name)}
-        fleet.rollback(checkpoint)
-        wanted = {
-            (placement.node, leaf) for placement in room.placements for leaf in placement.leaves
-        }
-        return [
-            (entry, pod)
-            for entry, pod in beside
-            if (held := entry.held[pod]).node in short
-            or any((held.node, leaf) in wanted for leaf in held.leaves)
-        ]
 
     def _is_cheaper_later(
         self, asker: Entry, room: Room, now: Sequence[tuple[Choice, Found]]
@@ -224,12 +207,22 @@ class Clearing:
     # Searching --------------------------------------------------------------------------------
 
     def _search(self, asker: Entry, choice: Choice, found: Found) -> Room | None:
-        if not found.anybody():
+        checkpoint = self._world.fleet.journal.checkpoint()
+        self._ahead = self._giving_way.to(asker, choice.reclaimed, choice.least_units(asker))
+        lift(self._world, self._ahead)
+        try:
+            return self._search_in(asker, choice, found)
+        finally:
+            self._world.fleet.rollback(checkpoint)
+
+    def _search_in(self, asker: Entry, choice: Choice, found: Found) -> Room | None:
+        anybody = found.anybody()
+        if self._ahead or (anybody and self._goers.any()):
+            fit = self._attempt(asker, choice, ())
+            if fit is not None:  # where others go already, or give way
+                return Room(fit, (), exact=True)
+        if not anybody:
             return None
-        if next(self._goers(), None) is not None:
-            placements = self._attempt(asker, choice, ())
-            if placements is not None:  # where others go already
-                return Room(placements, (), exact=True)
         if not choice.could_fit(self._world, asker, found.freed(self._world.fleet.size)):
             return None
         single, candidates = _is_single(asker, choice.shapes), found.victims
@@ -293,9 +286,9 @@ class Clearing:
             node = OneNode(self._world, shape, row, by_row[row], permitted)
             victims = node.cheapest(together, most)
             exact = exact and node.complete
-            placements = None if victims is None else self._attempt(asker, choice, victims)
-            if victims is not None and placements is not None:
-                best = Room(placements, victims, exact)
+            fit = None if victims is None else self._attempt(asker, choice, victims)
+            if victims is not None and fit is not None:
+                best = Room(fit, victims, exact)
             elif victims is not None:
                 quota = True
         exact = exact and not quota
@@ -324,7 +317,7 @@ class Clearing:
         """
         tries = TRIES
 
-        def fits(victims: Sequence[Victim]) -> tuple[Placement, ...] | None:
+        def fits(victims: Sequence[Victim]) -> Fit | None:
             nonlocal tries
             tries -= 1
             return self._attempt(asker, choice, each_once(victims))
@@ -333,12 +326,12 @@ class Clearing:
         if len(choice.accelerators) > 1:
             in_turn = short_first(among, shortages(self._world, asker, choice.shapes))
         together: list[Victim] = []
-        placements: tuple[Placement, ...] | None = None
+        fit: Fit | None = None
         low, most = 1, FIRST
-        while placements is None:
+        while fit is None:
             together = self._together(asker, choice, in_turn, most)
-            placements = fits(together) if together else None
-            if placements is None:
+            fit = fits(together) if together else None
+            if fit is None:
                 if len(together) < most:
                     return None
                 low, most = most + 1, 4 * most
@@ -349,20 +342,20 @@ class Clearing:
             if found is None:
                 low = middle + 1
             else:
-                high, placements = middle, found
+                high, fit = middle, found
         chosen = list(each_once(together[:high]))
         if len(chosen) > FIRST:
-            nodes = {placement.node for placement in placements}
+            nodes = {placement.node for placement in fit.placements}
             there = [v for v in chosen if any(v.entry.held[p].node in nodes for p in v.pods)]
             found = fits(there)
             if found is not None:
-                chosen, placements = there, found
+                chosen, fit = there, found
         for victim in reversed(tuple(chosen)):
             rest = [each for each in chosen if each is not victim]
             found = fits(rest) if rest and tries > 0 else None
             if found is not None:
-                chosen, placements = rest, found
-        return Room(placements, tuple(chosen), self._is_exact(asker, choice, candidates, chosen))
+                chosen, fit = rest, found
+        return Room(fit, tuple(chosen), self._is_exact(asker, choice, candidates, chosen))
 
     def _is_exact(
         self, asker: Entry, choice: Choice, candidates: list[Victim], chosen: list[Victim]
@@ -430,9 +423,7 @@ class Clearing:
             tenants.undo(charged)
         return together
 
-    def _attempt(
-        self, asker: Entry, choice: Choice, victims: Sequence[Victim]
-    ) -> tuple[Placement, ...] | None:
+    def _attempt(self, asker: Entry, choice: Choice, victims: Sequence[Victim]) -> Fit | None:
         """Return where a workload would start if these were gone, None if it would not."""
         world = self._world
         fleet, tenants = world.fleet, world.tenants
@@ -466,7 +457,7 @@ class Clearing:
         taken: Mapping[str, Collection[str]],
         *,
         needed_only: bool,
-    ) -> tuple[Placement, ...] | None:
+    ) -> Fit | None:
         """Place and charge a workload, if it may have what it takes of whose accelerators.
 
         Of those accelerators of which it takes nothing from a queue it needs no right.
@@ -478,12 +469,14 @@ class Clearing:
         )
         if not isinstance(found, NoPlace | Broken):
             mine, names = asker.workload.queue, accelerators_of(world, found)
+            touched = self._giving_way.touched(self._ahead, found)
+            kept = [(world.entries[uid].workload.queue, of) for uid, of in touched.items()]
             if all(
                 each == mine or within(tenants, mine, each, names.intersection(of) or of)
-                for each, of in taken.items()
+                for each, of in (*taken.items(), *kept)
             ):
                 world.fleet.journal.keep()
-                return found
+                return Fit(found, tuple(touched))
         tenants.undo(charged)
         world.fleet.rollback(checkpoint)
         return None

@@ -4,12 +4,14 @@ from dataclasses import replace
 
 from shoal.core.arrays.shape import Shape
 from shoal.core.budget import Budget
-from shoal.core.decisions import Evict, Freeze, Reserve
+from shoal.core.decisions import Evict, Freeze, GiveUp, Reserve, Start
 from shoal.core.entry import Entry
 from shoal.core.eviction.clearing import Clearing, NoRoom, Room
 from shoal.core.eviction.evictions import too_many_gone
 from shoal.core.eviction.victims import Victim, lost_device_us
 from shoal.core.placing.board import Board
+from shoal.core.placing.keeping import lift
+from shoal.core.placing.reservation import Reservation
 from shoal.core.queueing.waiting import Group
 from shoal.core.tenancy.quota import Refusal, promise
 from shoal.core.world import World
@@ -22,10 +24,19 @@ MAY_BE_MADE = frozenset({Reason.LIMIT, Reason.BORROW_LIMIT, Reason.LEND_LIMIT})
 class MakingRoom:
     """The evictions of one cycle. The world must be speculating."""
 
-    def __init__(self, world: World, board: Board, now_us: int, budget: Budget) -> None:
+    def __init__(
+        self,
+        world: World,
+        board: Board,
+        now_us: int,
+        budget: Budget,
+        kept: dict[str, Reservation],
+    ) -> None:
+        """`kept` are the reservations that wait for ends, by uid; what is given up leaves it."""
         self._world = world
         self._now_us = now_us
-        self._clearing = Clearing(world, board, now_us, budget)
+        self._kept = kept
+        self._clearing = Clearing(world, board, now_us, budget, kept)
         self.evicts: dict[str, Evict] = {}
         """Evictions by workload: what goes of it in one cycle goes together."""
         self.freezes: list[Freeze] = []
@@ -58,12 +69,18 @@ class MakingRoom:
         if isinstance(room, NoRoom):
             return room
         evicted = self._clearing.going(entry, room)
-        if not evicted or self._world.evictions.frozen or self.freezes:
+        if evicted and (self._world.evictions.frozen or self.freezes):
             return NoRoom(hungry=True)
         return room, evicted
 
-    def make_room(self, entry: Entry, group: Group, found: Refusal) -> Reserve | NoRoom:
-        """Evict others for a workload, if it has a right to that, and keep their places for it."""
+    def make_room(
+        self, entry: Entry, group: Group, found: Refusal
+    ) -> tuple[GiveUp | Reserve | Start, ...] | NoRoom:
+        """Make others go for a workload, if it has a right to that.
+
+        Where they are evicted their places are kept for it; where nobody has to be, but places kept
+        ahead give way to it, it starts.
+        """
         world = self._world
         plan = self.plan(entry, group.shapes, found)
         if isinstance(plan, NoRoom):
@@ -71,7 +88,8 @@ class MakingRoom:
         room, evicted = plan
         if not self._may_evict(sum(1 for victim in room.victims if not victim.spared)):
             return NoRoom(hungry=True)
-        uid = entry.workload.uid
+        uid, key = entry.workload.uid, f"{entry.workload.uid}/{entry.attempt + 1}"
+        given_up = tuple(self._give_up(each) for each in room.fit.given_way)
         self._clearing.take(entry, room)
         queues = {world.entries[each].workload.queue for each in evicted}
         reason = Reason.PREEMPTION if queues == {entry.workload.queue} else Reason.RECLAIM
@@ -82,12 +100,23 @@ class MakingRoom:
             world.fleet.take(entry.request_of(placement.pod), placement)
             world.charge(entry, placement.pod, charged_for[placement.pod], 1)
         promise(world, entry, room.placements)
-        key = f"reserve/{uid}/{entry.attempt + 1}/{self._now_us}"
         borrowed = world.borrowed(entry, room.placements)
         for charges in charged_for.values():
             world.tenants.pin(entry.workload.queue, charges, borrowed, 1)
-        pods = tuple(evicted.values())
-        return Reserve(key, uid, room.placements, None, tuple(evicted), reason, borrowed, pods)
+        if not evicted:
+            return *given_up, Start(f"start/{key}", uid, room.placements, borrowed=borrowed)
+        key = f"reserve/{key}/{self._now_us}"
+        placements, pods = room.placements, tuple(evicted.values())
+        reserve = Reserve(key, uid, placements, None, tuple(evicted), reason, borrowed, pods)
+        return *given_up, reserve
+
+    def _give_up(self, uid: str) -> GiveUp:
+        """Keep the places of a workload no longer that waits for ends."""
+        lift(self._world, (uid,))
+        del self._kept[uid]
+        entry = self._world.entries[uid]
+        key = f"give-up/{uid}/{entry.attempt}/{self._now_us}"
+        return GiveUp(key, uid, Reason.RECLAIM)
 
     def opens_before(self, entry: Entry, group: Group, end_us: int) -> bool:
         """Return whether others may be evicted for a workload before, if nothing else changes."""

@@ -78,7 +78,7 @@ def free(world: World, entry: Entry, reservation: Reservation) -> bool:
             for placement in other.reserved.placements:
                 if placement.node in nodes:
                     fleet.give_back(other.request_of(placement.pod), placement)
-        return all(_nothing_owed(fleet, p.node, p.leaves) for p in reservation.placements)
+        return all(nothing_owed(fleet, p.node, p.leaves) for p in reservation.placements)
     finally:
         fleet.rollback(checkpoint)
 
@@ -89,7 +89,8 @@ def owes(fleet: Fleet, node: str) -> bool:
     return bool(min(fleet.cpu_free[row], fleet.memory_free[row], fleet.pods_free[row]) < 0)
 
 
-def _nothing_owed(fleet: Fleet, node: str, leaves: tuple[str, ...]) -> bool:
+def nothing_owed(fleet: Fleet, node: str, leaves: Iterable[str]) -> bool:
+    """Return whether a node, and these leaves of it, have all that is booked there."""
     if owes(fleet, node):
         return False
     row = fleet.row_of[node]

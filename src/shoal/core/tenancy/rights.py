@@ -6,9 +6,10 @@ than they are guaranteed. So nobody is reclaimed from who keeps within a guarant
 a matter of each accelerator: only of those that are taken back it has to be so.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import takewhile
 
+from shoal.core.tenancy.accounts import Bound
 from shoal.core.tenancy.tenants import Tenants
 
 
@@ -30,18 +31,31 @@ def height_against(tenants: Tenants, asker: str, holder: str) -> int:
     return sum(1 for _ in takewhile(lambda at: at not in above_holder, tenants.path(asker)))
 
 
-def within(tenants: Tenants, asker: str, holder: str, accelerators: Iterable[str]) -> bool:
+def within(
+    tenants: Tenants,
+    asker: str,
+    holder: str,
+    accelerators: Iterable[str],
+    more: Mapping[str, int] | None = None,
+) -> bool:
     """Return whether what the asker's queue holds now is guaranteed to it before the holder's.
 
     That is so where, on each of the accelerators, its queue, or one above it that is not above the
-    holder's, is within its guarantee.
+    holder's, is within its guarantee. `more` is what it holds besides, in units by accelerator.
     """
     own = tenants.path(asker)[: height_against(tenants, asker, holder)]
     for name in accelerators:
         bounds = [(at, tenants.guarantee(at, name)) for at in own]
-        if not any(0 < bound.units >= tenants.held(at, bound) for at, bound in bounds):
+        if not any(
+            0 < bound.units >= tenants.held(at, bound) + _units_in(more or {}, bound)
+            for at, bound in bounds
+        ):
             return False
     return True
+
+
+def _units_in(units: Mapping[str, int], bound: Bound) -> int:
+    return sum(each for name, each in units.items() if name in bound.accelerators)
 
 
 def borrows(tenants: Tenants, holder: str, asker: str, accelerators: Iterable[str]) -> bool:
