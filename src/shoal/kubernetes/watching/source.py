@@ -160,11 +160,12 @@ class Source(Starts):
 
     def next_due_us(self) -> int | None:
         """When something has to be looked at although nothing changes; None: never."""
+        next_us = self.units.due.next_us()
         times = [
-            *(*self.units.due.values(), *self.units.returning.values()),
-            *(*self._empty.values(), *self.budgets.due_us),
+            *(*self.units.returning.values(), *self._empty.values(), *self.budgets.due_us),
+            *((next_us,) if next_us is not None else ()),
         ]
-        return min(times) if times else None
+        return min(times, default=None)
 
     def _take_queued(self) -> Iterator[ev.Event]:
         queued, self._queued = self._queued, []
@@ -200,10 +201,7 @@ class Source(Starts):
             self._pods_dirty[pod.uid] = None
 
     def _due_owners(self, now_us: int) -> set[str]:
-        due = {owner for owner, at_us in self.units.due.items() if at_us <= now_us}
-        for owner in due:
-            del self.units.due[owner]
-        return due | set(self._take(self._owners_dirty))
+        return self.units.due.take(now_us) | set(self._take(self._owners_dirty))
 
     def _owner(self, owner: str, now_us: int) -> Iterator[ev.Event]:
         if owner in self.jobs or owner in self.units.gangs:
@@ -215,7 +213,7 @@ class Source(Starts):
         yield from self._drop_unwanted_seats(owner, now_us)
         again_us = self.units.timed_out.expire(owner, now_us, self.options.slot_keep_us)
         if again_us is not None:
-            self.units.due[owner] = again_us
+            self.units.due.add(owner, again_us)
         if not self.truth.pods.by(OWNER, owner) and not self.flights_of.get(owner):
             self.units.numbers.forget(owner)
             self.units.refusals.pop(owner, None)

@@ -15,6 +15,7 @@ from shoal.core import events as ev
 from shoal.core.world import Entry, State
 from shoal.kubernetes.watching.asks import Ask
 from shoal.kubernetes.watching.book import Book
+from shoal.kubernetes.watching.due import Due
 from shoal.kubernetes.watching.flights import (
     created_us,
     in_order,
@@ -58,8 +59,7 @@ class Units:
         """The workload uid of each pod in a unit."""
         self.holds: dict[str, Hold] = {}
         """By pod for those that start one by one, by owner for those that start together."""
-        self.due: dict[str, int] = {}
-        """Owners that are to be looked at again, and when (us)."""
+        self.due = Due()
         self.refusals: dict[str, dict[str, int]] = {}
         """Nodes that refused pods of an owner, and until when they are not tried again (us)."""
         self.gangs: dict[str, str] = {}
@@ -113,7 +113,6 @@ class Units:
     def together(self, owner: str, now_us: int) -> Iterator[ev.Event]:
         """Bring the pods of an owner whose pods start together up to date."""
         book = self._book
-        self.due.pop(owner, None)
         pods = list(book.truth.pods.by(OWNER, owner))
         left = book.fill(owner, self._made_for_it(pods), now_us)
         if not left:
@@ -248,7 +247,7 @@ class Units:
     def refused(self, owner: str, node: str, now_us: int) -> None:
         """Remember that a node refused a pod of an owner."""
         self.refusals.setdefault(owner, {})[node] = now_us + REFUSED_US
-        self.due[owner] = min(self.due.get(owner, now_us + REFUSED_US), now_us + REFUSED_US)
+        self.due.add(owner, now_us + REFUSED_US)
 
     def refused_now(self, now_us: int) -> dict[str, dict[str, int]]:
         """Nodes that are not tried again for now, by owner, and until when (us)."""
@@ -405,7 +404,7 @@ class Units:
             return False
         ready_us = max(created_us([pod]) for pod in left) + SETTLE_US
         if now_us < ready_us:
-            self.due[owner] = ready_us
+            self.due.add(owner, ready_us)
         return now_us >= ready_us
 
     def _incomplete(
