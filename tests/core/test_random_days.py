@@ -306,6 +306,7 @@ class Day:
             type=self.chance.choice(list(WorkloadType)),
             priority=self.chance.randrange(3),
             created_us=self.now(),
+            spare=self.chance.random() < 0.3,
         )
         self.feed(ev.WorkloadSubmitted(self.time, workload))
 

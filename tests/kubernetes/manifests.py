@@ -66,11 +66,12 @@ def pod(
     gated: bool = True,
     namespace: str = "ns",
     dra: bool = False,
+    notes: Body | None = None,
     **spec: Any,
 ) -> Body:
-    """A pod as admission leaves it."""
-    meta: Body = {"name": name, "namespace": namespace, "ownerReferences": [], "annotations": {}}
-    meta["uid"] = f"uid-{name}"
+    """A pod as admission leaves it, with these annotations."""
+    meta: Body = {"name": name, "namespace": namespace, "ownerReferences": []}
+    meta |= {"annotations": {**(notes or {})}, "uid": f"uid-{name}"}
     if owner is not None:
         version = "batch/v1" if owner_kind == "Job" else "apps/v1"
         reference = {"apiVersion": version, "kind": owner_kind, "controller": True}

@@ -305,9 +305,12 @@ def test_replicas_of_inference_are_kept_apart(type_: str, apart: str) -> None:
     body = owner("apps/v1", "Deployment", replicas=2)
     notes = {"shoal.dev/type": type_, "shoal.dev/memory": "5Gi"}
     body["spec"]["template"] = manifest({"nvidia.com/gpu": "1"}, notes)
-    for slot in range(2):
-        (pods,) = only(body, slot).pod_sets
-        assert pods.request.devices.apart == apart
+    whole = manifest({"nvidia.com/gpu": "1"}, {"shoal.dev/type": type_})
+    for template in (body["spec"]["template"], whole):
+        body["spec"]["template"] = template
+        for slot in range(2):
+            (pods,) = only(body, slot).pod_sets
+            assert pods.request.devices.apart == apart
 
 
 def test_what_an_owner_runs_decides_what_its_shares_get_where_they_do_not_say() -> None:

@@ -148,7 +148,7 @@ def check(world: World) -> Debts:
         request.devices.apart
         for holdings in by_node.values()
         for request, _ in holdings
-        if request.devices.apart and not request.devices.whole
+        if request.devices.apart
     }
     if not replicas <= fleet.replicas.keys():
         raise InvariantError(f"replicas of {replicas} are not counted")
@@ -288,7 +288,7 @@ def check_row(fleet: Fleet, row: int, held: list[Holding]) -> None:
         ):
             _equal(f"{array} of leaf {leaf}", int(getattr(fleet, array)[row, column]), value)
         for apart, replicas in fleet.replicas.items():
-            held_there = sum(1 for ask in shares if ask.apart == apart)
+            held_there = sum(1 for ask in asks if ask.apart == apart)
             _equal(f"replicas of {apart} on leaf {leaf}", replicas[row, leaf], held_there)
 
 

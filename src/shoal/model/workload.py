@@ -44,7 +44,7 @@ class Workload:
     owner declared. `grace_us` is what its pods take to stop, at most, when asked to. Work that is
     not `recreated` ends when it is evicted, because nobody makes its pods again; so it is never
     evicted. Work that `grows` gets the pods that it lacks while it runs; of other work they wait as
-    work of their own.
+    work of their own. Inference that is `spare` is a replica that its service can do without.
     """
 
     uid: str
@@ -61,6 +61,7 @@ class Workload:
     recreated: bool = True
     priority_name: str = ""
     grows: bool = True
+    spare: bool = False
 
     @property
     def pods(self) -> int:

@@ -223,7 +223,7 @@ def workload_of(
 def _apart(request: Request, group: Group, type_: WorkloadType) -> Request:
     """What a pod asks for, kept apart from the other replicas where they are inference."""
     devices = request.devices
-    if type_ is not WorkloadType.INFERENCE or group.together or devices.whole:
+    if type_ is not WorkloadType.INFERENCE or group.together or not devices.count:
         return request
     return replace(request, devices=replace(devices, apart=group.metadata.uid))
 

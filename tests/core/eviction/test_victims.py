@@ -205,3 +205,45 @@ def test_what_is_left_of_a_gang_whose_needed_pods_have_ended_goes_once() -> None
     assert sorted(pod for victim in left for pod in victim.pods) == [1, 2]
     case.submit(work("a/asker", 3))
     assert case.evictions == [("10:00", "b/big", (2,))]
+
+
+def replicas(floor: int, count: int, type_: WorkloadType = WorkloadType.INFERENCE) -> Case:
+    """A service of so many replicas, each a workload of its own, in a queue that has two devices.
+
+    Six are another queue's, which asks for them from 10:00 on.
+    """
+    case = Case([node("n1", 8)], tree(queue("serve", 2), queue("lab", 6)))
+    for number in range(count):
+        spare = number >= floor
+        case.submit(work(f"serve/{number}", type_=type_, spare=spare))
+    case.to(10)
+    return case
+
+
+def test_replicas_that_a_service_can_do_without_borrow_and_are_taken_back() -> None:
+    """Of five the floor of two stays, whoever asks, and the others come back when there is room."""
+    case = replicas(2, 5)
+    assert case.holds("serve") == 5000
+    case.to(20)
+    case.submit(work("lab/w", 5))
+    assert [uid for _, uid, _ in case.evictions] == ["serve/2", "serve/3"]
+    case.submit(work("lab/v"))
+    assert case.holds("serve") == 2000
+    assert [len(case.starts(f"serve/{number}")) for number in range(5)] == [1] * 5
+    case.end("lab/w")
+    assert [len(case.starts(f"serve/{number}")) for number in range(5)] == [1, 1, 2, 2, 2]
+
+
+def test_the_floor_of_a_service_stands_on_its_own_guarantee() -> None:
+    """Nor is there anything spare about other types of work that are never taken back."""
+    assert replicas(5, 5).holds("serve") == 2000
+    assert replicas(2, 5, WorkloadType.NOTEBOOK).holds("serve") == 2000
+
+
+def test_more_urgent_work_of_its_queue_takes_a_spare_replica_and_no_other() -> None:
+    case = Case([node("n1", 2)], tree(queue("serve", 2)))
+    case.submit(work("serve/0", type_=WorkloadType.INFERENCE))
+    case.submit(work("serve/1", type_=WorkloadType.INFERENCE, spare=True))
+    case.to(60)
+    case.submit(work("serve/urgent", priority=10), work("serve/more", priority=10))
+    assert [uid for _, uid, _ in case.evictions] == ["serve/1"]

@@ -75,7 +75,7 @@ class Fleet:
         self.isolations: dict[Isolation, int] = {isolation_of(NO_LEAF, divided=True): 0}
         """Every isolation seen, by the number that `leaf_isolation` has for it."""
         self.replicas: dict[str, Counter[tuple[int, str]]] = {}
-        """Pods that share no leaf with each other, by `apart`: how many there are by row, leaf."""
+        """Pods that are kept apart from each other, by `apart`: how many there are by row, leaf."""
         self._party_ids: dict[str, int] = {}
         self._columns: list[dict[str, int]] = []
         self._held_pods: list[int] = []
@@ -302,7 +302,7 @@ class Fleet:
             devices = request.devices
             for leaf in leaves:
                 self._book_leaf((row, columns[leaf]), devices, sign)
-                if devices.apart and not devices.whole:
+                if devices.apart:
                     count_replica(self, devices.apart, row, leaf, sign)
             self._sum_leaves(row)
         self.changes.add(row)

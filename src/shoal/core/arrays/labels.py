@@ -53,6 +53,10 @@ class Labels:
                 holds = self._compare(values, requirement)
         return holds
 
+    def values(self, key: str, rows: Rows) -> NDArray[np.int32]:
+        """Return for each of `rows` a number for the value of its label `key`, 0 without one."""
+        return self._column(key)[rows]
+
     def equal(self, key: str, value: str, rows: Rows) -> BoolArray:
         """Return for each of `rows` whether its label `key` has just that value."""
         has: BoolArray = self._column(key)[rows] == self._ids.get(value, -1)

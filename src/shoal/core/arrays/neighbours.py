@@ -38,8 +38,10 @@ def asked_by(workload: Workload, tree: QueueTree) -> tuple[Request, ...]:
     asked = []
     for pod_set in workload.pod_sets:
         request, devices = pod_set.request, pod_set.request.devices
-        if devices.count and not devices.whole:
-            devices = replace(devices, party=party, apart=devices.apart or apart)
+        if devices.count:
+            devices = replace(devices, apart=devices.apart or apart)
+            if not devices.whole:
+                devices = replace(devices, party=party)
             request = replace(request, devices=devices)
         asked.append(request)
     return tuple(asked)
@@ -95,6 +97,8 @@ def strangers(fleet: "Fleet", row: int, column: int) -> bool:
 def quarrels(fleet: "Fleet", row: int, column: int) -> int:
     """Return how many tenants share a leaf that may not, 0 where all of them may."""
     at = row, column
+    if fleet.leaf_sharers[at] < 2:
+        return 0
     kept_apart = not fleet.rules[row] & MIXES or fleet.leaf_keepers[at]
     if kept_apart and strangers(fleet, row, column):
         return int(fleet.leaf_sharers[at])
@@ -112,7 +116,7 @@ def count_sharer(fleet: "Fleet", devices: DeviceRequest, at: tuple[int, int], si
 
 
 def count_replica(fleet: "Fleet", apart: str, row: int, leaf: str, sign: int) -> None:
-    """Note that a pod that is kept apart has a share of a leaf (`sign` -1), or no more (1)."""
+    """Note that a pod that is kept apart holds something of a leaf (`sign` -1), or no more (1)."""
     replicas = fleet.replicas.setdefault(apart, Counter())
     where = row, leaf
     fleet.journal.count(replicas, where, replicas[where] - sign)

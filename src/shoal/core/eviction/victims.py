@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from shoal.core.entry import Entry
 from shoal.core.eviction.evictions import DAY_US
 from shoal.core.queueing.precedence import priority_of
-from shoal.core.tenancy.tenants import RETURNABLE
+from shoal.core.tenancy.tenants import goes_whole
 from shoal.model.fractions import UNIT
 from shoal.model.workload import WorkloadType
 
@@ -95,7 +95,7 @@ def victims_of(world: "World", entry: Entry, now_us: int) -> tuple[Victim, ...]:
     whole = tuple(pod for pod in sorted(entry.held) if pod not in going)
     goes = any(not entry.spared(pod) for pod in going)
     needed = any(not entry.spared(pod) for pod in whole)
-    if needed and entry.workload.type in RETURNABLE and not goes:
+    if needed and goes_whole(entry.workload) and not goes:
         found.append(_victim(world, entry, whole, now_us))
     return tuple(found)
 

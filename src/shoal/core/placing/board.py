@@ -16,6 +16,7 @@ from shoal.core.arrays.labels import Rows
 from shoal.core.arrays.shape import Shape
 from shoal.core.placing.eligibility import StaticMasks, dynamic_tests, fitting_leaves
 from shoal.core.placing.randomness import keyed
+from shoal.core.placing.spreading import least_crowded
 from shoal.core.policies.pieces import IMPOSSIBLE, LeafRule, Scorer, TieRule
 
 CACHED_SCORES = 1 << 26
@@ -72,7 +73,12 @@ class Board:
         top = int(score.max())
         if top == IMPOSSIBLE:
             return None
-        best = self._break_tie(np.flatnonzero(score == top), uid)
+        apart = shape.request.devices.apart
+        if apart in self._fleet.replicas:
+            rows = least_crowded(self._fleet, apart, np.flatnonzero(score != IMPOSSIBLE))
+            best = self._break_tie(rows[score[rows] == score[rows].max()], uid)
+        else:
+            best = self._break_tie(np.flatnonzero(score == top), uid)
         return best, self._choose_leaves(shape, best, known, uid)
 
     def points(self, shape: Shape, row: int) -> int:

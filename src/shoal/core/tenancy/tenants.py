@@ -26,13 +26,19 @@ from shoal.model.verdict import OverQuota, Reason
 from shoal.model.workload import Workload, WorkloadType
 
 RETURNABLE = frozenset({WorkloadType.TRAINING, WorkloadType.BATCH})
-"""Types of work that may be evicted whole. Of inference only what is above the minimum may be; a
-notebook is only evicted where it is idle."""
+"""Types of work that may be evicted whole. Of inference only what is above the minimum may be, and
+nothing of a notebook."""
 
 FOR_EVER_US = 1 << 62
 
 MOST_REMEMBERED = 10_000
 """Answers to what is never allowed that are kept until the tree changes."""
+
+
+def goes_whole(workload: Workload) -> bool:
+    """Return whether work may be evicted whole; inference where its service can do without it."""
+    spare = workload.spare and workload.type is WorkloadType.INFERENCE
+    return workload.type in RETURNABLE or spare
 
 
 class Tenants(Lending):
@@ -104,7 +110,7 @@ class Tenants(Lending):
 
         Where work can do without it (`spared`), a pod of any type goes but a notebook's.
         """
-        goes = workload.type in RETURNABLE or (spared and workload.type is WorkloadType.INFERENCE)
+        goes = goes_whole(workload) or (spared and workload.type is WorkloadType.INFERENCE)
         if not goes or not workload.recreated:
             return True
         return self.grace_us(workload) > self._shortest_reclaim_us

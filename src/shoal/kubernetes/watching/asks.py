@@ -156,7 +156,7 @@ class AskReader:
             driver = self._drivers.get(reading.vendor) or next(iter(self._drivers.values()), "")
             mask = dra_offer(driver)
         devices, owner = reading.request.devices, plain.metadata.controller
-        if written.type is WorkloadType.INFERENCE and not devices.whole and owner is not None:
+        if written.type is WorkloadType.INFERENCE and devices.count and owner is not None:
             devices = replace(devices, apart=owner.uid)
         return Ask(
             replace(reading.request, mask=mask, devices=devices),
