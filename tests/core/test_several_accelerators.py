@@ -6,7 +6,7 @@ from shoal.core import events as ev
 from shoal.core.decisions import Evict
 from shoal.model.node import Node
 from shoal.model.queue import EvictionBounds, Queue
-from shoal.model.workload import PodSet, Workload
+from shoal.model.workload import Placement, PodSet, Workload
 from tests.core.build import node, whole
 from tests.core.cases import MINUTE_US, Case, batch, queue, quota, tree, work
 
@@ -191,3 +191,25 @@ def test_a_gang_waits_until_work_on_each_accelerator_may_go() -> None:
     case.to(60)
     assert case.starts("a/p") == ["25:00"]
     assert [at for at, _, _ in case.evictions] == ["25:00"] * 2
+
+
+def test_who_merely_began_on_borrowed_devices_of_both_accelerators_goes_once() -> None:
+    """His queue borrows no longer, and what was freed elsewhere is held by what stays."""
+    both = "A100|H100"
+    lends = replace(queue("a"), guarantee=quota(**{both: 3}), placeable=quota(**{both: 2}))
+    case = Case(fleet(4, 2), tree(lends, replace(queue("b"), guarantee=quota(**{both: 3}))))
+
+    def stays(uid: str, devices: int, accelerator: str) -> Workload:
+        return replace(work(uid, devices, accelerators=(accelerator,)), recreated=False)
+
+    case.adopt(stays("b/x", 1, AMPERE), "a")
+    places = (("h", "h/0"), ("h", "h/1"), ("a", "a/1"))
+    placements = tuple(Placement(pod, at, (leaf,)) for pod, (at, leaf) in enumerate(places))
+    case.feed(ev.WorkloadAdopted(0, gang("b/g"), placements))
+    case.end("b/x")
+    case.adopt(stays("c/y", 2, HOPPER), "h")
+    case.adopt(stays("c/z", 1, AMPERE), "a")
+    case.to(20)
+    case.submit(gang("a/p"))
+    assert case.evictions == [("20:00", "b/g", (0, 1, 2))]
+    assert case.starts("a/p") == ["20:00"]

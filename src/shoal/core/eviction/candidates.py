@@ -35,7 +35,8 @@ class Found:
     def __init__(self, candidates: "Candidates", at_us: int) -> None:
         self._candidates = candidates
         self._at_us = at_us
-        self._some: list[Victim] = []
+        self._some: dict[tuple[str, tuple[int, ...]], Victim] = {}
+        """Those who were looked at one by one, by workload and pods."""
         self._some_later: dict[int, Cost] = {}
         self._lines: list[tuple[str, Line]] = []
         """The lines of other queues that may go, and of which accelerator each is."""
@@ -52,7 +53,7 @@ class Found:
             return
         victims = self._candidates.of(entry, self._at_us, names)
         if from_us <= self._at_us:
-            self._some += victims
+            self._some |= {(victim.uid, victim.pods): victim for victim in victims}
         elif victims:
             _cheaper(self._some_later, from_us, self._candidates.least(entry, from_us))
 
@@ -65,7 +66,7 @@ class Found:
     @property
     def units(self) -> int:
         """What those hold who may go now and are in no line."""
-        return sum(victim.units for victim in self._some)
+        return sum(victim.units for victim in self._some.values())
 
     def anybody(self) -> bool:
         """Return whether anybody may go."""
@@ -83,10 +84,11 @@ class Found:
             for name, line in self._lines:
                 for uid in line.until(self._at_us):
                     names.setdefault(uid, []).append(name)
-            found = [*self._some]
+            found = dict(self._some)
             for uid, each in names.items():
-                found += self._candidates.of(self._entry(uid), self._at_us, each)
-            self._victims = sorted(found, key=lambda victim: victim.key)
+                for victim in self._candidates.of(self._entry(uid), self._at_us, each):
+                    found[uid, victim.pods] = victim
+            self._victims = sorted(found.values(), key=lambda victim: victim.key)
         return self._victims
 
     def freed(self, size: int) -> IntArray:
@@ -97,7 +99,7 @@ class Found:
             is_now = self._at_us == now_us
             devices += line.open_devices(size, now_us) if is_now else line.devices(size)
         row_of = self._candidates.world.fleet.row_of
-        for victim in self._some:
+        for victim in self._some.values():
             for pod in victim.pods:
                 held = victim.entry.held[pod]
                 devices[row_of[held.node]] += len(held.leaves)
