@@ -146,9 +146,13 @@ class World:
         """Return the scores of nodes under a policy."""
         board = self._boards.get((policy, seed))
         if board is None:
-            board = self._boards[policy, seed] = Board(
-                self.fleet, self.masks, policy.scorer(self.prices), seed
-            )
+            others: dict[str, Policy] = {policy.name: policy}
+
+            def other(name: str) -> Board:
+                return self.board(others.setdefault(name, Policy(name)), seed)
+
+            scorer = policy.scorer(self.prices)
+            board = self._boards[policy, seed] = Board(self.fleet, self.masks, scorer, seed, other)
         return board
 
     def _period_began(self, event: ev.PeriodBegan) -> None:

@@ -23,16 +23,17 @@ class Pool:
     """A set of nodes with a purpose; a node is in exactly one pool.
 
     `types` says which work it serves and `modes` how its devices may be shared, in the order in
-    which they are preferred. `levels` are the node labels of its topology from the smallest domain
-    to the largest; only the policy `topology` has them. `mixes_queues` says that work of different
-    queues below the root may share a device there.
+    which they are preferred. Without a `placement` it has the policy of all other nodes. `levels`
+    are the node labels of its topology from the smallest domain to the largest; only the policy
+    `topology` has them. `mixes_queues` says that work of different queues below the root may share
+    a device there.
     """
 
     name: str
     nodes: Selector
     types: tuple[WorkloadType, ...]
     modes: tuple[Mode, ...]
-    placement: PlacementPolicy = PlacementPolicy.FRAGMENTATION
+    placement: PlacementPolicy | None = None
     levels: tuple[str, ...] = ()
     mixes_queues: bool = False
 

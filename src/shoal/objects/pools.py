@@ -27,7 +27,7 @@ EVERY_TYPE: Final[tuple[TypeWord, ...]] = ("training", "inference", "notebook", 
 class PlacementModel(Strict):
     """How nodes and leaves are scored."""
 
-    policy: Literal["pack", "spread", "fragmentation", "topology"] = "fragmentation"
+    policy: Literal["pack", "spread", "fragmentation", "topology"]
     levels: Annotated[list[LabelKey], Field(max_length=8)] = Field(default_factory=list)
 
 
@@ -41,7 +41,7 @@ class PoolSpec(Strict):
     modes: Annotated[list[Text], Field(min_length=1, max_length=16)] = Field(
         default_factory=lambda: ["whole"]
     )
-    placement: PlacementModel = PlacementModel()
+    placement: PlacementModel | None = None
     shared_between_queues: bool = False
 
 
@@ -69,7 +69,9 @@ def read_pool(source: Source) -> Pool | None:
         )
     _once(source, ("spec", "types"), spec.types)
     modes = _modes(source, spec.modes)
-    _check_levels(source, spec.placement)
+    placement = spec.placement
+    if placement is not None:
+        _check_levels(source, placement)
     if len(source.problems) > before:
         return None
     return Pool(
@@ -77,8 +79,8 @@ def read_pool(source: Source) -> Pool | None:
         nodes=nodes,
         types=tuple(WorkloadType(word) for word in spec.types),
         modes=modes,
-        placement=PlacementPolicy(spec.placement.policy),
-        levels=tuple(spec.placement.levels),
+        placement=None if placement is None else PlacementPolicy(placement.policy),
+        levels=() if placement is None else tuple(placement.levels),
         mixes_queues=spec.shared_between_queues,
     )
 

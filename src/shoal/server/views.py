@@ -241,7 +241,7 @@ def pool_views(look: Look) -> list[PoolView]:
             types=words(pool.types),
             shared_between_queues=pool.mixes_queues,
             modes=words(pool.modes),
-            placement=pool.placement.value,
+            placement=None if pool.placement is None else pool.placement.value,
             levels=list(pool.levels),
             nodes=len(own := [node for node in nodes if pool.nodes.matches(node.labels)]),
             accelerators=count_accelerators(look, own),

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from shoal.core.arrays.labels import BoolArray
 from shoal.model.node import Node
 from shoal.model.pool import Pool
 from shoal.model.workload import WorkloadType
@@ -17,6 +18,9 @@ until then nothing new starts there."""
 MIXES: Final = SEVERAL << 1
 """The bit of a node whose pool lets different queues share a leaf."""
 
+NUMBER: Final = MIXES << 1
+"""What the number of its pool, from 1 on in their order, counts times in the sum."""
+
 
 def type_bit(type_: WorkloadType) -> int:
     """Return the bit of a node whose pool does not serve a type of work."""
@@ -29,13 +33,25 @@ def rules_of(pools: Iterable[Pool], node: Node) -> int:
     A node that no pool chooses takes every type, so that the first pool closes no other node. One
     that several choose has the bit `SEVERAL` and no other.
     """
-    own = [pool for pool in pools if pool.nodes.matches(node.labels)]
+    own = [each for each in enumerate(pools, 1) if each[1].nodes.matches(node.labels)]
     if len(own) > 1:
         return SEVERAL
     if not own:
         return 0
-    closed_to = sum(type_bit(each) for each in WorkloadType if each not in own[0].types)
-    return closed_to + MIXES * own[0].mixes_queues
+    ((number, pool),) = own
+    closed_to = sum(type_bit(each) for each in WorkloadType if each not in pool.types)
+    return closed_to + MIXES * pool.mixes_queues + NUMBER * number
+
+
+def pool_number(fleet: "Fleet", row: int) -> int:
+    """Return the number of the pool that a row is in, 0 where it is in none or in several."""
+    return int(fleet.rules[row]) // NUMBER
+
+
+def is_in(fleet: "Fleet", number: int) -> BoolArray:
+    """Return for each row whether it is in the pool with a number, from 1 on in their order."""
+    found: BoolArray = fleet.rules[: fleet.size] // NUMBER == number
+    return found
 
 
 def closed(fleet: "Fleet", row: int, type_: WorkloadType) -> bool:

@@ -6,24 +6,36 @@ one pass over an array of integers.
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shoal.core.arrays.fleet import Fleet
 from shoal.core.arrays.journal import IntArray
-from shoal.core.arrays.labels import Rows
+from shoal.core.arrays.labels import BoolArray, Rows
+from shoal.core.arrays.pool_rules import is_in, pool_number
 from shoal.core.arrays.shape import Shape
 from shoal.core.placing.eligibility import StaticMasks, dynamic_tests, fitting_leaves
 from shoal.core.placing.randomness import keyed
 from shoal.core.placing.spreading import least_crowded
 from shoal.core.policies.pieces import IMPOSSIBLE, LeafRule, Scorer, TieRule
+from shoal.model.pool import PlacementPolicy
 
 CACHED_SCORES = 1 << 26
 """Scores kept over all shapes; the shapes used longest ago are dropped first.
 
 Eight bytes each, and as much again where scorers choose leaves.
 """
+
+SCORED_BY: Final = {
+    PlacementPolicy.PACK: "pack",
+    PlacementPolicy.SPREAD: "spread",
+    PlacementPolicy.FRAGMENTATION: "fragmentation",
+    PlacementPolicy.TOPOLOGY: "pack",
+}
+"""The policy by which nodes of a pool are scored; `topology` looks at domains before."""
 
 RANK_BITS = 63
 HANDICAP_BITS = 40
@@ -44,7 +56,19 @@ class _Scores:
 class Board:
     """The best node for a shape, under one policy."""
 
-    def __init__(self, fleet: Fleet, masks: StaticMasks, scorer: Scorer, seed: int) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        masks: StaticMasks,
+        scorer: Scorer,
+        seed: int,
+        other: Callable[[str], "Board"] | None = None,
+    ) -> None:
+        """`other` gives the boards of the policies, by their names, that pools have of their own.
+
+        None: pools do not matter.
+        """
+        self._other = other
         self._fleet = fleet
         self._masks = masks
         self._scorer = scorer
@@ -54,14 +78,41 @@ class Board:
         self._rank_read = -1
 
     def best(
-        self, shape: Shape, uid: str, refused: frozenset[str] = frozenset()
+        self,
+        shape: Shape,
+        uid: str,
+        refused: frozenset[str] = frozenset(),
+        among: BoolArray | None = None,
     ) -> tuple[int, tuple[str, ...]] | None:
         """Return the row and the leaves for a pod, or None where no node will do.
 
-        `uid` keys random choices; `refused` names nodes that are out of the question for it.
+        `uid` keys random choices; `refused` names nodes that are out of the question for it, and
+        `among` says for each row whether it may be there. Where the best node is in a pool that has
+        a policy of its own, that chooses among the nodes of the pool.
         """
+        found = self.best_here(shape, uid, refused, among)
+        if found is None or self._other is None or not self._fleet.pools:
+            return found
+        number = pool_number(self._fleet, found[0])
+        placement = self._fleet.pools[number - 1].placement if number else None
+        if placement is None:
+            return found
+        there = is_in(self._fleet, number)
+        there = there if among is None else there & among
+        return self._other(SCORED_BY[placement]).best_here(shape, uid, refused, there)
+
+    def allowed(self, shape: Shape) -> BoolArray:
+        """Return for each row whether a pod of this shape may ever be there; see `StaticMasks`."""
+        return self._masks.of(shape)[: self._fleet.size]
+
+    def best_here(
+        self, shape: Shape, uid: str, refused: frozenset[str], among: BoolArray | None
+    ) -> tuple[int, tuple[str, ...]] | None:
+        """Return the same by this policy alone, whatever pools say."""
         known = self._up_to_date(shape)
         score = known.score[: self._fleet.size]
+        if among is not None:
+            score = np.where(among, score, IMPOSSIBLE)
         if refused:
             score = score.copy()
             for name in sorted(refused):
