@@ -10,6 +10,7 @@ from shoal.model.refusal import Refusal, RefusalCode
 from shoal.model.workload import Workload, WorkloadType
 from shoal.objects.owners import FORMS, read_group
 from shoal.objects.workloads import group_of_job, group_of_replicas, workload_of
+from shoal.texts.language import Language
 from shoal.texts.refusals import refusal_text
 from tests.objects.small import catalogue, manifest
 
@@ -262,10 +263,38 @@ def test_a_minimum_is_one_to_all_of_a_gangs_pods() -> None:
     )
     said = refused(annotated(owner("apps/v1", "Deployment", replicas=4), minimum="2"))
     assert refusal_text(said) == (
-        "shoal.dev/minimum says how many pods of a gang have to run, and the pods of w start one by"
-        " one; leave it out"
+        "shoal.dev/minimum says how many pods of a gang, or replicas of inference, have to run, and"
+        " the pods of w neither start together nor are such replicas; leave it out"
+    )
+    assert refusal_text(said, Language.CHINESE) == (
+        "shoal.dev/minimum 表示一组 Pod 或推理服务的副本中至少要运行多少个，而 w 的 Pod"
+        " 既不一起启动，也不是这样的副本；请删去"
     )
     assert refused(annotated(bare(), minimum="0")).code is RefusalCode.NOT_A_COUNT
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet"])
+def test_of_a_services_replicas_those_in_the_lowest_slots_are_its_floor(kind: str) -> None:
+    body = annotated(owner("apps/v1", kind, replicas=4), type="inference", minimum="2")
+    replicas = [only(body, slot) for slot in range(4)]
+    assert [each.spare for each in replicas] == [False, False, True, True]
+    assert {each.pod_sets for each in replicas} == {replicas[0].pod_sets}
+    assert replicas[0].pod_sets[0].minimum is None, "each of them is one pod, which it needs"
+    body = annotated(owner("apps/v1", kind, replicas=4), type="inference", minimum="9")
+    assert not any(only(body, slot).spare for slot in range(4)), "it may grow to more than nine"
+    body = annotated(owner("apps/v1", kind, replicas=4), type="inference")
+    assert not any(only(body, slot).spare for slot in range(4))
+
+
+@pytest.mark.parametrize("type_", ["training", "notebook", "batch"])
+def test_only_inference_has_replicas_that_can_be_done_without(type_: str) -> None:
+    body = annotated(owner("apps/v1", "Deployment", replicas=4), type=type_, minimum="2")
+    assert refused(body).code is RefusalCode.NOT_A_GANG
+
+
+def test_an_inference_gang_has_a_minimum_of_pods_and_is_never_spare() -> None:
+    said = only(annotated(owner("batch/v1", "Job", parallelism=4), type="inference", minimum="2"))
+    assert (said.spare, said.pod_sets[0].minimum) == (False, 2)
 
 
 def test_what_pods_take_to_stop_is_their_longest_grace() -> None:

@@ -193,3 +193,35 @@ def test_metrics_count_evictions_and_what_they_cost(reclaimed: Api) -> None:
     ]
     assert line.startswith('shoal_lost_device_hours_total{reason="reclaim"} 0.66')
     assert "shoal_evictions_frozen 0.0" in text
+
+
+def test_of_a_service_only_replicas_above_its_minimum_borrow_and_go(api: Api) -> None:
+    """It has six replicas, of which queue b is guaranteed four; a takes two devices back."""
+    web = job("web", queue="b", type="inference", minimum="2", accelerators="H100")
+    web |= {"apiVersion": "apps/v1", "kind": "Deployment"}
+    web["spec"] |= {"replicas": 6}
+    del web["spec"]["parallelism"]
+    api.submit(web)
+    api.rig.step()
+    api.rig.now_us += 10 * MINUTE_US
+    rows = [workload(api, f"web/{slot}") for slot in range(6)]
+    assert {row["state"] for row in rows} == {"running"}
+    api.submit(job("p", 4, queue="a", accelerators="H100"))
+    api.rig.step()
+    states = [workload(api, f"web/{slot}")["state"] for slot in range(6)]
+    assert states[:2] == ["running", "running"]
+    assert sorted(states[2:]) == ["evicting", "evicting", "running", "running"]
+    api.rig.leave()
+    states = [workload(api, f"web/{slot}")["state"] for slot in range(6)]
+    assert (states.count("running"), states.count("waiting")) == (4, 2)
+    assert workload(api, "p")["state"] == "running"
+
+
+def test_a_service_without_a_minimum_neither_borrows_nor_goes(api: Api) -> None:
+    web = job("web", queue="b", type="inference", accelerators="H100")
+    web |= {"apiVersion": "apps/v1", "kind": "Deployment"}
+    web["spec"] |= {"replicas": 6}
+    api.submit(web)
+    api.rig.step()
+    states = [workload(api, f"web/{slot}")["state"] for slot in range(6)]
+    assert states == ["running"] * 4 + ["waiting"] * 2

@@ -12,7 +12,7 @@ r"""Shoal's annotations on a pod, read strictly.
 | `shoal.dev/type` | `training`, `inference`, `notebook` or `batch` |
 | `shoal.dev/priority` | a priority of the queue, by its name |
 | `shoal.dev/run` | how long the work runs at most, such as `2h` |
-| `shoal.dev/minimum` | how many pods of this set have to run; the others run while there is room |
+| `shoal.dev/minimum` | how many of these pods have to run; the others run while there is room |
 | `shoal.dev/recreate` | `true`: somebody makes the pod, which has no owner, again |
 | `shoal.dev/checkpoint` | up to when the work of the pod is saved, which it says while it runs |
 

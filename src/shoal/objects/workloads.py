@@ -187,7 +187,7 @@ def workload_of(
         reading = reading_of(each.template, catalog, rules, group.type)
         if isinstance(reading, Refusal):
             return reading
-        wrong = _wrong_minimum(group, each, reading.annotations.minimum)
+        wrong = _wrong_minimum(group, each, reading)
         if wrong is not None:
             return wrong
         readings.append((each, reading))
@@ -204,7 +204,7 @@ def workload_of(
                 each.name,
                 each.count if group.together else 1,
                 _apart(reading.request, group, type_),
-                reading.annotations.minimum,
+                reading.annotations.minimum if group.together else None,
             )
             for each, reading in readings
         ),
@@ -217,7 +217,17 @@ def workload_of(
         run_us=_run_us(group, [reading for _, reading in readings]),
         grace_us=_grace_us(group),
         recreated=group.recreated or any(reading.annotations.recreate for _, reading in readings),
+        spare=is_spare(group, slot),
     )
+
+
+def is_spare(group: Group, slot: int) -> bool:
+    """Whether a service can do without its replica in a slot: one above the minimum that it says.
+
+    `workload_of` has not refused the group. Of pods that start together each set has a minimum.
+    """
+    said = None if group.together else group.sets[0].template.metadata.annotations.get(MINIMUM)
+    return said is not None and slot >= int(said)
 
 
 def _apart(request: Request, group: Group, type_: WorkloadType) -> Request:
@@ -228,11 +238,17 @@ def _apart(request: Request, group: Group, type_: WorkloadType) -> Request:
     return replace(request, devices=replace(devices, apart=group.metadata.uid))
 
 
-def _wrong_minimum(group: Group, pods: TemplateSet, minimum: int | None) -> Refusal | None:
-    """Why a set of pods cannot have this minimum."""
+def _wrong_minimum(group: Group, pods: TemplateSet, reading: Reading) -> Refusal | None:
+    """Why a set of pods cannot have the minimum that it says.
+
+    A service may have fewer replicas than that for now: all of them are needed then.
+    """
+    minimum = reading.annotations.minimum
     if minimum is None:
         return None
     if not group.together:
+        if reading.annotations.type is WorkloadType.INFERENCE:
+            return None
         return refuse(RefusalCode.NOT_A_GANG, MINIMUM, str(minimum), name=group.metadata.name)
     if minimum > pods.count:
         return refuse(RefusalCode.MINIMUM_ABOVE_COUNT, MINIMUM, str(minimum), count=pods.count)

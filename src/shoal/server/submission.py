@@ -15,7 +15,7 @@ from shoal.objects.annotations import DEFAULT_QUEUE, PREFIX, PRIORITY, QUEUE, re
 from shoal.objects.owners import read_group
 from shoal.objects.pods import Rules, reading_of
 from shoal.objects.rights import priority_in, type_in
-from shoal.objects.workloads import Group, workload_of
+from shoal.objects.workloads import Group, is_spare, workload_of
 from shoal.server.models import ProblemPart
 from shoal.texts.language import Language
 from shoal.texts.refusals import hint_text, refusal_text
@@ -159,6 +159,7 @@ class Reader:
                     priority=priority,
                     name=name,
                     namespace=namespace,
+                    spare=is_spare(group, slot),
                 )
             )
         return made

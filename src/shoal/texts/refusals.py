@@ -98,8 +98,8 @@ _ENGLISH: Final[Mapping[RefusalCode | HintCode, str]] = {
         " as 2026-11-29T21:04:05Z"
     ),
     RefusalCode.NOT_A_GANG: (
-        "{field} says how many pods of a gang have to run, and the pods of {name} start one by one;"
-        " leave it out"
+        "{field} says how many pods of a gang, or replicas of inference, have to run, and the pods"
+        " of {name} neither start together nor are such replicas; leave it out"
     ),
     RefusalCode.MINIMUM_ABOVE_COUNT: (
         "{field} is {value}, and there are {count:,} pods; write a number from 1 to {count}"
@@ -201,7 +201,8 @@ _CHINESE: Final[Mapping[RefusalCode | HintCode, str]] = {
         "例如 2026-11-29T21:04:05Z"
     ),
     RefusalCode.NOT_A_GANG: (
-        "{field} 表示一组 Pod 中至少要运行多少个，而 {name} 的 Pod 是逐个启动的；请删去"
+        "{field} 表示一组 Pod 或推理服务的副本中至少要运行多少个，而 {name} 的 Pod"
+        " 既不一起启动，也不是这样的副本；请删去"
     ),
     RefusalCode.MINIMUM_ABOVE_COUNT: (
         "{field} 的值为 {value}，而 Pod 共 {count:,} 个；请写 1 到 {count} 之间的数"
