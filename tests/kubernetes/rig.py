@@ -37,6 +37,7 @@ from shoal.kubernetes.wire.kinds import (
     RESOURCE_CLAIMS,
     RESOURCE_QUOTAS,
     RESOURCE_SLICES,
+    STATEFUL_SETS,
     Kind,
     WatchEvent,
 )
@@ -68,7 +69,7 @@ class Rig:
         self._kinds: dict[str, Kind[Any]] = {}
         for kind in (
             *(NODES, RESOURCE_SLICES, PODS, RESOURCE_CLAIMS, DEVICE_CLASSES),
-            *(NAMESPACES, RESOURCE_QUOTAS, JOBS, REPLICA_SETS, DISRUPTION_BUDGETS),
+            *(NAMESPACES, RESOURCE_QUOTAS, JOBS, REPLICA_SETS, STATEFUL_SETS, DISRUPTION_BUDGETS),
         ):
             self._kinds[kind.resource] = kind
             self.objects[kind.resource] = {}

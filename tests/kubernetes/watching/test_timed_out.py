@@ -9,7 +9,7 @@ from shoal.core.policies import Policy
 from shoal.kubernetes.memory import content_of
 from shoal.kubernetes.picture import Picture
 from shoal.kubernetes.scheduler import SchedulerOptions, now_us
-from shoal.kubernetes.wire.kinds import JOBS, NAMESPACES, NODES, PODS, REPLICA_SETS
+from shoal.kubernetes.wire.kinds import JOBS, NAMESPACES, NODES, PODS, REPLICA_SETS, STATEFUL_SETS
 from shoal.model.hold import HoldReason
 from shoal.model.queue import Queue, QueueTree
 from shoal.model.workload import WorkloadType
@@ -354,6 +354,29 @@ async def test_of_a_stateful_set_the_pod_of_the_same_name_is_held_back(rig: Rig,
     notebook(rig, 0, "once more")
     await settle(rig, shoal, nobody)
     assert names(rig) == ["nb-0", "nb-1"]
+
+
+@in_loop
+async def test_of_a_stateful_set_it_is_known_whether_it_wants_pods(rig: Rig, to: To) -> None:
+    rig.put(STATEFUL_SETS, replica_set("nb", 1))
+    nobody = Owners(rig)
+    notebook(rig, 0, "first")
+    shoal = Shoal(rig, options=limits())
+    await settle(rig, shoal, nobody)
+    to(2.1)
+    await settle(rig, shoal, nobody)
+    to(5)
+    await settle(rig, shoal, nobody)
+    notebook(rig, 0, "late")
+    await settle(rig, shoal, nobody)
+    assert held(shoal) == {HoldReason.TOO_LONG: ["nb-0"]}
+    rig.change(STATEFUL_SETS, "nb", "ns", spec={"replicas": 0})
+    rig.remove(PODS, "nb-0", "ns")
+    await settle(rig, shoal, nobody)
+    rig.change(STATEFUL_SETS, "nb", "ns", spec={"replicas": 1})
+    notebook(rig, 0, "anew")
+    await settle(rig, shoal, nobody)
+    assert names(rig) == ["nb-0"]
 
 
 @pytest.mark.parametrize(("hours", "runs"), [(2.11, False), (2.2, True)])

@@ -124,6 +124,7 @@ RIGHTS: Final = (
             ("resource.k8s.io", "deviceclasses", "what claims ask for"),
             ("batch", "jobs", "how many pods start together"),
             ("apps", "replicasets", "how many pods are wanted"),
+            ("apps", "statefulsets", "how many pods are wanted"),
             ("policy", "poddisruptionbudgets", "how many pods may be evicted"),
         )
     ),

@@ -11,6 +11,8 @@ import msgspec
 from shoal.catalog.catalog import Catalog
 from shoal.kubernetes.watching.askers import Asker, Askers
 from shoal.kubernetes.watching.inventory import device_counts, dra_offer
+from shoal.kubernetes.watching.owners import group_of
+from shoal.kubernetes.wire.meta import OwnerReference
 from shoal.kubernetes.wire.pod import Pod
 from shoal.model.modes import Channel
 from shoal.model.queue import QueueTree
@@ -34,6 +36,9 @@ from shoal.objects.rights import priority_in, queue_for, type_in
 
 REMEMBERED: Final = 4096
 """So many owners' last pods are remembered."""
+
+SERVICES: Final = (("apps", "ReplicaSet"), ("apps", "StatefulSet"))
+"""Group and kind of controllers that keep equal pods; those of Deployments are ReplicaSets."""
 
 NOTES: Final = frozenset((PLAN, HELD, *SAID_WHILE_RUNNING, *STAMPS))
 """Annotations that come to a pod from others, or later, and say nothing about what it asks for."""
@@ -77,6 +82,7 @@ class Ask:
         user: who asked for it; empty: nobody knows; None: it is not known yet.
         run_us: how long it runs at most, as it declares.
         minimum: how many pods of its gang have to run; None: all.
+        floor: how many replicas its service cannot do without; None: all.
     """
 
     request: Request
@@ -93,6 +99,7 @@ class Ask:
     priority_name: str = ""
     run_us: int | None = None
     minimum: int | None = None
+    floor: int | None = None
     user: str | None = ""
 
     @property
@@ -156,6 +163,7 @@ class AskReader:
             driver = self._drivers.get(reading.vendor) or next(iter(self._drivers.values()), "")
             mask = dra_offer(driver)
         devices, owner = reading.request.devices, plain.metadata.controller
+        is_replica = _is_replica(owner, written.type)
         if written.type is WorkloadType.INFERENCE and devices.count and owner is not None:
             devices = replace(devices, apart=owner.uid)
         return Ask(
@@ -165,7 +173,8 @@ class AskReader:
             priority=priority,
             priority_name=written.priority,
             run_us=written.run_us,
-            minimum=written.minimum,
+            minimum=None if is_replica else written.minimum,
+            floor=written.minimum if is_replica else None,
             claimed=claimed,
             vendor=reading.vendor,
             resource=next((resource for resource, _ in reading.resources), ""),
@@ -190,6 +199,12 @@ class AskReader:
                     counts[resource] = counts.get(resource, 0) + n
             count = sum(counts.values())
         return Request(cpu_milli, memory_mib, DeviceRequest(count))
+
+
+def _is_replica(owner: OwnerReference | None, type_: WorkloadType) -> bool:
+    """Whether a pod is one of the equal pods that its controller keeps of a service."""
+    known = owner is not None and (group_of(owner), owner.kind) in SERVICES
+    return known and type_ is WorkloadType.INFERENCE
 
 
 def _granted(

@@ -20,7 +20,7 @@ from shoal.kubernetes.watching.truth import CLAIM, Stage, Truth, owner_uid
 from shoal.kubernetes.wire.node import Namespace
 from shoal.kubernetes.wire.pod import Pod
 from shoal.kubernetes.wire.resource import ResourceClaim
-from shoal.kubernetes.wire.workload import Job, ReplicaSet
+from shoal.kubernetes.wire.workload import Job, ReplicaSet, StatefulSet
 from shoal.model.hold import Hold
 from shoal.model.pool import Pool
 from shoal.model.queue import QueueTree
@@ -66,6 +66,7 @@ class Books:
         self.pods: dict[str, Pod] = {}
         self.jobs: dict[str, Job] = {}
         self.replica_sets: dict[str, ReplicaSet] = {}
+        self.stateful_sets: dict[str, StatefulSet] = {}
         self.to_release: list[tuple[str, int]] = []
         """Seats (workload, number) whose pods are to be let go: what the executor takes over."""
         self.acts = False
@@ -149,6 +150,10 @@ class Books:
         now = self.ask(pod).queue
         return now if tree.get(now) is not None else workload.queue
 
+    def wishes_known(self, owner: str) -> bool:
+        """Whether it is known how many pods a controller wants, as of Kubernetes' own."""
+        return any(owner in each for each in (self.jobs, self.replica_sets, self.stateful_sets))
+
     def is_strange(self, pod: Pod) -> bool:
         """Whether a pod that names a Job or ReplicaSet as its controller was not made for it.
 
@@ -171,7 +176,7 @@ class Books:
         """Whether a pod has its place in a start."""
         return pod in self._seats
 
-    def _is_ours(self, pod: Pod, note: PlanNote) -> bool:
+    def is_ours(self, pod: Pod, note: PlanNote) -> bool:
         """Whether a note is one that Shoal made for this pod, and still holds."""
         acts = self.truth.namespace(pod.metadata.namespace).acts
         mine = acts and note.workload.startswith(f"{owner_uid(pod)}/")

@@ -7,9 +7,15 @@ class Numbers:
     """Numbers of slots and waves in use, by owner."""
 
     def __init__(self) -> None:
+        self.changed: dict[str, None] = {}
+        """Owners of whose numbers others are in use than when this was emptied."""
         self._used: dict[str, set[int]] = defaultdict(set)
         self._low: dict[str, int] = {}
         self._high: dict[str, int] = {}
+
+    def of(self, owner: str) -> list[int]:
+        """Those that are in use, in order."""
+        return sorted(self._used.get(owner, ()))
 
     def lowest(self, owner: str) -> int:
         """The lowest free number."""
@@ -25,11 +31,13 @@ class Numbers:
 
     def take(self, owner: str, number: int) -> None:
         """Note that a number is in use."""
+        self.changed[owner] = None
         self._used[owner].add(number)
         self._high[owner] = max(self._high.get(owner, -1), number)
 
     def free(self, owner: str, number: int) -> None:
         """Note that a number is no longer in use."""
+        self.changed[owner] = None
         self._used[owner].discard(number)
         self._low[owner] = min(self._low.get(owner, 0), number)
 

@@ -6,11 +6,12 @@ from dataclasses import replace
 from shoal.core import events as ev
 from shoal.core.eviction.underway import Underway
 from shoal.core.world import World
-from shoal.kubernetes.watching.asks import AskReader
+from shoal.kubernetes.watching.asks import Ask, AskReader
 from shoal.kubernetes.watching.books import DEFAULT_OPTIONS, Books, SourceOptions
 from shoal.kubernetes.watching.checkpoints import reported_us, saved_us
 from shoal.kubernetes.watching.fleet import FleetView
 from shoal.kubernetes.watching.flights import Flight, since_us
+from shoal.kubernetes.watching.floors import Floors
 from shoal.kubernetes.watching.history import NO_PAST, Past, past_of
 from shoal.kubernetes.watching.truth import OWNER, Stage, Truth
 from shoal.kubernetes.watching.units import Units
@@ -33,6 +34,11 @@ class Seats(Books):
     ) -> None:
         super().__init__(truth, world, reader, fleet, options)
         self.units = Units(self)
+        self.floors = Floors(self, self.units)
+
+    def is_spare(self, uid: str, ask: Ask) -> bool:
+        """Whether a service can do without its replica in the slot of this workload."""
+        return self.floors.is_spare(uid, ask)
 
     def _seated(self, uid: str, pod: Pod | None, stage: Stage, now_us: int) -> Iterator[ev.Event]:
         """Bring the seat of a pod up to date with what became of the pod."""
@@ -161,6 +167,13 @@ class Seats(Books):
             self._wanted_by[owner] = known
         return known
 
+    def _comes_back(self, owner: str) -> bool:
+        """Whether an owner may still make a pod in place of one that was evicted."""
+        if not self.wishes_known(owner):
+            return True
+        waits = any(map(self.units.waits, self.truth.pods.by(OWNER, owner)))
+        return waits or self.units.lacking(owner) > 0
+
     def _is_good(self, flight: Flight, number: int) -> bool:
         """Whether a pod could be started in a seat now."""
         entry = self.world.entries.get(flight.uid)
@@ -181,7 +194,8 @@ class Seats(Books):
         """Give up seats, and places of evicted pods, that nobody took in time or that are bad."""
         for uid, until_us in list(self.units.returning.items()):
             owner = uid.rpartition("/")[0]
-            if until_us <= now_us or not self._wanted(owner):
+            if until_us <= now_us or not self._comes_back(owner):
+                self._owners_dirty[owner] = None
                 yield from self.units.expire(uid, now_us)
         for (uid, number), until_us in list(self._empty.items()):
             flight = self.flights.get(uid)

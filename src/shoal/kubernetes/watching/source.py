@@ -10,6 +10,8 @@ and here what the stores tell and the order in which it is looked at.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import TypeVar
 
 from shoal.core import events as ev
 from shoal.core.world import World
@@ -24,8 +26,10 @@ from shoal.kubernetes.watching.truth import CLAIM, NODE, OWNER, Stage, Truth, ow
 from shoal.kubernetes.wire.node import Namespace
 from shoal.kubernetes.wire.pod import Pod
 from shoal.kubernetes.wire.resource import ResourceClaim
-from shoal.kubernetes.wire.workload import Job, ReplicaSet
+from shoal.kubernetes.wire.workload import Job, ReplicaSet, StatefulSet
 from shoal.model.hold import Hold
+
+_Owner = TypeVar("_Owner", Job, ReplicaSet, StatefulSet)
 
 
 class Source(Starts):
@@ -59,12 +63,14 @@ class Source(Starts):
         truth.claims.subscribe(self._claim_changed)
         truth.jobs.subscribe(self._job_changed)
         truth.replica_sets.subscribe(self._replica_set_changed)
+        truth.stateful_sets.subscribe(self._stateful_set_changed)
         truth.namespaces.subscribe(self._namespace_changed)
         truth.quotas.subscribe(lambda old, new: self._quota_changed(old or new))
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         if (changed := new or old) is not None:
             self.budgets.pod_changed(changed)
+            self.floors.touch(owner_uid(changed))
         if new is not None:
             self.pods[new.uid] = new
             self._pods_dirty[new.uid] = None
@@ -92,20 +98,21 @@ class Source(Starts):
     def _replica_set_changed(self, old: ReplicaSet | None, new: ReplicaSet | None) -> None:
         self._owner_changed(self.replica_sets, old, new)
 
+    def _stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
+        self._owner_changed(self.stateful_sets, old, new)
+
     def _owner_changed(
-        self,
-        known: dict[str, Job] | dict[str, ReplicaSet],
-        old: Job | ReplicaSet | None,
-        new: Job | ReplicaSet | None,
+        self, known: dict[str, _Owner], old: _Owner | None, new: _Owner | None
     ) -> None:
         owner = new or old
         if owner is None:
             return
         if new is not None:
-            known[new.uid] = new  # type: ignore[assignment]
+            known[new.uid] = new
         else:
             known.pop(owner.uid, None)
         self._owners_dirty[owner.uid] = None
+        self.floors.touch(owner.uid)
 
     def _namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
         if old is not None and new is not None and old.metadata.labels == new.metadata.labels:
@@ -154,6 +161,7 @@ class Source(Starts):
         yield from self._expire(now_us)
         for owner in sorted(self._due_owners(now_us)):
             yield from self._owner(owner, now_us)
+        yield from self._tell_spare(now_us)
         yield from self.fleet.changes(now_us)  # masks that were asked for just now
         yield from self.budgets.changes(now_us)
         yield from self._take_queued()
@@ -214,11 +222,25 @@ class Source(Starts):
         again_us = self.units.timed_out.expire(owner, now_us, self.options.slot_keep_us)
         if again_us is not None:
             self.units.due.add(owner, again_us)
-        if not self.truth.pods.by(OWNER, owner) and not self.flights_of.get(owner):
+        left = self.flights_of.get(owner) or self.units.leaving.get(owner)
+        if not left and not self.truth.pods.by(OWNER, owner):
             self.units.numbers.forget(owner)
+            self.floors.forget(owner)
             self.units.refusals.pop(owner, None)
             self.flights_of.pop(owner, None)
             self._vacant.pop(owner, None)
+
+    def _tell_spare(self, now_us: int) -> Iterator[ev.Event]:
+        """Tell which replicas their services can do without, where that has changed."""
+        for uid, spare in self.floors.changes():
+            flight = self.flights.get(uid)
+            if flight is not None:
+                flight.workload = replace(flight.workload, spare=spare)
+                yield from self._restore(flight, now_us)
+            else:
+                unit = self.units.waiting[uid]
+                unit.workload = replace(unit.workload, spare=spare)
+                yield from self.units.submit_again(uid, now_us)
 
     def _pod(self, uid: str, now_us: int) -> Iterator[ev.Event]:
         pod = self.pods.get(uid)
@@ -235,7 +257,7 @@ class Source(Starts):
             return
         if pod is not None and stage in (Stage.RELEASED, Stage.BOUND):
             note = read_note(pod)
-            if note is not None and self._is_ours(pod, note):
+            if note is not None and self.is_ours(pod, note):
                 yield from self._join(pod, note, now_us)
                 return
         yield from self._as_it_is(uid, pod, stage, now_us)

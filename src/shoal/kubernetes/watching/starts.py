@@ -304,4 +304,5 @@ class Starts(Seats):
             last = (pods[number], self.ask(pods[number])) if number in pods else last
             pairs.append(last)
         workload = workload_of(note.workload, pairs, created_us(pods.values()))
-        return replace(workload, queue=note.queue or workload.queue)
+        spare = self.is_spare(note.workload, pairs[0][1])
+        return replace(workload, queue=note.queue or workload.queue, spare=spare)

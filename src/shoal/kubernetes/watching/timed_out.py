@@ -120,14 +120,14 @@ class TimedOut:
     def expire(self, owner: str, now_us: int, keep_us: int) -> int | None:
         """Forget work for which no pods are wanted; returns when to look again (us), if ever.
 
-        What a controller wants is known of Jobs and ReplicaSets. Others make pods at once, so after
+        What a controller wants is known of Kubernetes' own. Others make pods at once, so after
         `keep_us` they want none.
         """
         works = self.ended.get(owner)
         if works is None or any(map(self._waits, self._book.truth.pods.by(OWNER, owner))):
             return None
         until_us: int | None = max(each.at_us for each in works) + keep_us
-        if owner in self._book.jobs or owner in self._book.replica_sets:
+        if self._book.wishes_known(owner):
             until_us = None if self._lacking(owner) else now_us
         if until_us is not None and until_us <= now_us:
             del self.ended[owner]

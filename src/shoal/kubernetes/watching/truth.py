@@ -24,13 +24,14 @@ from shoal.kubernetes.wire.kinds import (
     RESOURCE_CLAIMS,
     RESOURCE_QUOTAS,
     RESOURCE_SLICES,
+    STATEFUL_SETS,
     Kind,
 )
 from shoal.kubernetes.wire.meta import Object, ObjectMeta
 from shoal.kubernetes.wire.node import Namespace, Node
 from shoal.kubernetes.wire.pod import Pod
 from shoal.kubernetes.wire.resource import DeviceClass, ResourceClaim, ResourceSlice
-from shoal.kubernetes.wire.workload import Job, ReplicaSet
+from shoal.kubernetes.wire.workload import Job, ReplicaSet, StatefulSet
 from shoal.model.modes import Channel
 from shoal.objects.annotations import PLAN
 
@@ -73,6 +74,7 @@ class Truth:
     quotas: Store[ResourceQuota]
     jobs: Store[Job]
     replica_sets: Store[ReplicaSet]
+    stateful_sets: Store[StatefulSet]
     budgets: Store[DisruptionBudget]
     as_if_managed: bool = False
     """Whether to see every namespace as if Shoal acted there, to say what it would decide."""
@@ -82,7 +84,8 @@ class Truth:
         """All of them."""
         return (
             *(self.nodes, self.slices, self.pods, self.claims, self.classes),
-            *(self.namespaces, self.quotas, self.jobs, self.replica_sets, self.budgets),
+            *(self.namespaces, self.quotas, self.jobs, self.replica_sets),
+            *(self.stateful_sets, self.budgets),
         )
 
     def namespace(self, name: str) -> "Managed":
@@ -201,6 +204,7 @@ async def watched(cache: WatchCache, client: Client) -> Truth:
         quotas=cache.watch(RESOURCE_QUOTAS, indexes={NAMESPACE: _of_namespace}),
         jobs=cache.watch(JOBS),
         replica_sets=cache.watch(REPLICA_SETS),
+        stateful_sets=cache.watch(STATEFUL_SETS),
         budgets=cache.watch(DISRUPTION_BUDGETS, indexes={NAMESPACE: _of_namespace}),
     )
 
@@ -217,6 +221,7 @@ def empty_truth() -> Truth:
         quotas=_empty(RESOURCE_QUOTAS, {NAMESPACE: _of_namespace}),
         jobs=_empty(JOBS),
         replica_sets=_empty(REPLICA_SETS),
+        stateful_sets=_empty(STATEFUL_SETS),
         budgets=_empty(DISRUPTION_BUDGETS, {NAMESPACE: _of_namespace}),
     )
 

@@ -156,7 +156,7 @@ class Units:
         pods = list(self._book.truth.pods.by(OWNER, owner))
         if owner in self._book.jobs:
             return self._lacks(owner, pods, []) or 0
-        found = self._book.replica_sets.get(owner)
+        found = self._book.replica_sets.get(owner) or self._book.stateful_sets.get(owner)
         if found is None or found.metadata.deletion_timestamp is not None:
             return 0
         return max(0, found.spec.replicas - self._alive(pods))
@@ -290,7 +290,8 @@ class Units:
             came_us = self.pasts[uid].came_us
         else:
             came_us = created_us(pod for pod, _ in pairs)
-        return workload_of(uid, pairs, came_us)
+        spare = self._book.is_spare(uid, pairs[0][1])
+        return replace(workload_of(uid, pairs, came_us), spare=spare)
 
     def _submit(self, unit: Unit, now_us: int) -> Iterator[ev.Event]:
         uid = unit.workload.uid
