@@ -117,6 +117,14 @@ def test_every_order_can_be_written(order: Order) -> None:
             ),
         ),
         (
+            "placeable: {H100: 8}",
+            "spec.placeable.H100: a is not guaranteed H100; write a guarantee of the same word",
+        ),
+        (
+            "lend: {H100: 8}",
+            "spec.lend.H100: a is guaranteed no H100 that it could lend; it has nothing",
+        ),
+        (
             "guarantee: {units: 16}, placeable: {units: 8}",
             ("spec.placeable.units: devices lie on nodes, and units do not; write an accelerator"),
         ),
@@ -227,6 +235,44 @@ def test_nobody_makes_himself_impossible_to_evict(granted: str, written: str, sa
     assert problems(texts) == [f"q.yaml:15: spec.eviction.{said}"]
     same = [*texts[:2], queue("a", f"parent: between, eviction: {{{granted}}}")]
     assert only(same, "a").parent == "between"
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        *("parent", "namespaces", "guarantee", "limit", "weight", "types", "priorities"),
+        *("eviction", "eviction.minimumRun", "eviction.perWorkloadPerDay", "budget"),
+        *("budget.money", "borrow", "lend", "placeable", "order", "aging", "shrinkAfter"),
+    ],
+)
+def test_a_field_with_nothing_behind_it_is_refused_wherever_it_stands(field: str) -> None:
+    """Alike for all: one that would mean the default would hide a slip in another."""
+    outer, _, inner = field.partition(".")
+    rest = "period: month, deviceHours: 1, " if outer == "budget" else ""
+    written = f"{outer}: {{{rest}{inner}: }}" if inner else f"{outer}: "
+    said = f"q.yaml:5: spec.{field}: is empty; write a value, or remove the field"
+    assert problems([queue("a", written)]) == [said]
+
+
+def test_entries_of_a_list_are_counted_from_one() -> None:
+    written = "priorities: {a: {value: 1, subjects: ['user:ann', bob]}}"
+    (said,) = problems([queue("a", written)])
+    assert said.startswith("q.yaml:5: spec.priorities.a.subjects.2: 'bob' does not")
+
+
+def test_a_queue_may_write_that_its_work_has_no_minimum_run() -> None:
+    """Less than its parent grants; and those below it are granted none by it."""
+    top = queue("top", "eviction: {minimumRun: 30m}")
+    none = queue("a", "parent: top, eviction: {minimumRun: 0s}")
+    assert only([top, none], "a").eviction == EvictionBounds(0)
+    below = queue("b", "parent: a, eviction: {minimumRun: 1s}")
+    assert problems([top, none, below]) == [
+        "q.yaml:15: spec.eviction.minimumRun: is 1s, which protects better than a grants; write 0s"
+    ]
+    assert problems([queue("top", "eviction: {graceMax: 0s}")]) == [
+        "q.yaml:5: spec.eviction.graceMax: '0s' is no duration above zero; write whole numbers with"
+        " d, h, m or s, such as 10m or 1h30m"
+    ]
 
 
 def test_what_protects_less_is_free() -> None:

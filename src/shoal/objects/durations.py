@@ -17,6 +17,11 @@ def duration_us(text: str) -> int:
     return sum(int(part[:-1]) * _UNITS_US[part[-1]] for part in parts)
 
 
+def is_zero(text: str) -> bool:
+    """Whether the text is a duration of no length, such as `0s`."""
+    return bool(text) and _PARTS.fullmatch(text) is not None and not duration_us(text)
+
+
 def duration_text(value_us: int) -> str:
     """Microseconds, in whole seconds, as people write them."""
     text, left = "", value_us

@@ -5,7 +5,7 @@ says what is allowed.
 """
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, TypeVar
 
@@ -16,7 +16,7 @@ from shoal.catalog.load import in_words
 from shoal.catalog.load.reader import Document
 from shoal.model.request import Operator, Requirement
 from shoal.model.selector import Selector
-from shoal.objects.durations import duration_us
+from shoal.objects.durations import duration_us, is_zero
 
 API_VERSION: Final = "shoal.dev/v1alpha1"
 
@@ -82,19 +82,31 @@ class Source:
         self.problems.append(self.document.problem(path, sentence))
 
     def parsed(self, model: type[M]) -> M | None:
-        """The document as `model`; None where it does not have its form, which is then noted."""
+        """The document as `model`; None where it does not have its form, which is then noted.
+
+        A field with nothing behind it is refused wherever it stands: it may be a slip, and what
+        it would mean differs from field to field.
+        """
+        empty = list(_empty(self.document.data))
+        for path in empty:
+            self.complain(path, "is empty; write a value, or remove the field")
         try:
-            return model.model_validate(self.document.data)
+            read = model.model_validate(self.document.data)
         except ValidationError as error:
             for part in error.errors(include_url=False):
-                path = [step for step in part["loc"] if step != "[key]"]
-                self.complain(path, _said(model, part))
+                path = tuple(step for step in part["loc"] if step != "[key]")
+                if path not in empty:
+                    self.complain(path, _said(model, part))
             return None
+        return None if empty else read
 
-    def duration_us(self, path: Sequence[int | str], text: str) -> int:
-        """A duration such as `10m` in microseconds; 0 where it is none, which is then noted."""
+    def duration_us(self, path: Sequence[int | str], text: str, *, or_none: bool = False) -> int:
+        """A duration such as `10m` in microseconds; 0 where it is none, which is then noted.
+
+        With `or_none`, `0s` says that there is to be none.
+        """
         total = duration_us(text)
-        if not total:
+        if not total and not (or_none and is_zero(text)):
             self.complain(
                 path,
                 f"{text!r} is no duration above zero; write whole numbers with d, h, m or s, such"
@@ -116,6 +128,18 @@ class Source:
                 self.complain(at, f"{operator.value} takes no values; remove them")
             requirements.append(Requirement(each.key, operator, tuple(each.values)))
         return Selector(tuple(sorted(requirements, key=lambda r: (r.key, r.operator, r.values))))
+
+
+def _empty(data: Any, path: tuple[int | str, ...] = ()) -> Iterator[tuple[int | str, ...]]:
+    """Where nothing is written, as a path each; a document that is empty itself is not meant."""
+    if data is None and path:
+        yield path
+    elif isinstance(data, dict):
+        for key, value in data.items():
+            yield from _empty(value, (*path, key))
+    elif isinstance(data, list):
+        for number, value in enumerate(data):
+            yield from _empty(value, (*path, number))
 
 
 def _said(model: type[BaseModel], part: Any) -> str:

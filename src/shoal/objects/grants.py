@@ -163,12 +163,13 @@ class Grants:
             theirs, by = above.get(name, (mine, queue.name))
             if mine != theirs and (mine > theirs) is bound.more_protects:
                 shown = duration_text if bound.is_duration else _number
-                fewer = "less" if bound.more_protects else "more"
+                others = " or less" if bound.more_protects else " or more"
+                others = others if theirs or not bound.more_protects else ""
                 self._complain(
                     queue,
                     "eviction",
                     f"is {shown(mine)}, which protects better than {by} grants; write"
-                    f" {shown(theirs)} or {fewer}",
+                    f" {shown(theirs)}{others}",
                     bound.field,
                 )
             holds[name] = (mine, queue.name)
@@ -293,11 +294,12 @@ class Grants:
                 if other != UNITS and self._scale.behind(other) == self._scale.behind(word)
             ]
             if not same:
+                only = f", only {_shown(promised)}" if promised else ""
                 self._complain(
                     queue,
                     "placeable",
-                    f"{queue.name} is not guaranteed {word}, only {_shown(promised)}; write a"
-                    " guarantee of the same word",
+                    f"{queue.name} is not guaranteed {word}{only}; write a guarantee of the same"
+                    " word",
                     word,
                 )
             elif not 1 <= count <= same[0]:
@@ -336,7 +338,7 @@ class Grants:
 
 
 def _shown(quota: Quota) -> str:
-    return ", ".join(f"{word}: {devices:,}" for word, devices in quota) or "none"
+    return ", ".join(f"{word}: {devices:,}" for word, devices in quota) or "nothing"
 
 
 def _number(value: int) -> str:

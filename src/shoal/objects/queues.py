@@ -200,7 +200,11 @@ class _Quotas:
 def _eviction(source: Source, model: EvictionModel) -> EvictionBounds:
     at = ("spec", "eviction")
     return EvictionBounds(
-        minimum_run_us=_microseconds(source, (*at, "minimumRun"), model.minimum_run),
+        minimum_run_us=(
+            None
+            if model.minimum_run is None
+            else source.duration_us((*at, "minimumRun"), model.minimum_run, or_none=True)
+        ),
         per_workload_per_day=model.per_workload_per_day,
         device_hours_lost_per_day=model.device_hours_lost_per_day,
         checkpoint_interval_us=_microseconds(

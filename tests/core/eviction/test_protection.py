@@ -9,7 +9,7 @@ from shoal.core import events as ev
 from shoal.core.eviction import candidates, protection, victims
 from shoal.core.eviction.protection import Protection
 from shoal.core.world import World
-from shoal.model.queue import EvictionBounds
+from shoal.model.queue import EvictionBounds, Queue
 from shoal.model.workload import Outcome, WorkloadType
 from tests.core.build import node
 from tests.core.cases import MINUTE_US, SECOND_US, Case, batch, queue, tree, work
@@ -110,3 +110,17 @@ def test_a_hungry_head_does_not_look_at_everybody_whenever_a_pod_starts_or_ends(
     assert case.starts("b/new") == ["1:00"]
     assert case.evictions == []
     assert 0 < len(looks) < 20
+
+
+@pytest.mark.parametrize(("written_us", "goes"), [(None, False), (0, True)])
+def test_a_queue_that_writes_no_minimum_run_has_none_below_one_that_has(
+    written_us: int | None, goes: bool
+) -> None:
+    """Not written is that of the queue above, half an hour; none is none."""
+    top = Queue("root", eviction=EvictionBounds(minimum_run_us=30 * MINUTE_US))
+    q = queue("q", eviction=EvictionBounds(minimum_run_us=written_us))
+    case = Case([node("n1", 1)], tree(q, root=top))
+    case.submit(work("q/first"))
+    case.to(1)
+    case.submit(work("q/urgent", priority=1))
+    assert case.evicted == ([("1:00", "q/first", 1)] if goes else [])
