@@ -269,10 +269,8 @@ def test_a_queue_may_write_that_its_work_has_no_minimum_run() -> None:
     assert problems([top, none, below]) == [
         "q.yaml:15: spec.eviction.minimumRun: is 1s, which protects better than a grants; write 0s"
     ]
-    assert problems([queue("top", "eviction: {graceMax: 0s}")]) == [
-        "q.yaml:5: spec.eviction.graceMax: '0s' is no duration above zero; write whole numbers with"
-        " d, h, m or s, such as 10m or 1h30m"
-    ]
+    (said,) = problems([queue("top", "eviction: {graceMax: 0s}")])
+    assert said.startswith("q.yaml:5: spec.eviction.graceMax: '0s' is no duration above zero;")
 
 
 def test_what_protects_less_is_free() -> None:
