@@ -188,3 +188,16 @@ async def test_one_look_shows_pools_and_says_why(rig: Rig) -> None:
         (Reason.POOL, 1),
         (Reason.WHOLE_DEVICES, 1),
     ]
+
+
+@in_loop
+async def test_replicas_of_inference_are_spread_and_those_of_others_packed(rig: Rig) -> None:
+    for name in ("n1", "n2", "n3"):
+        rig.put(NODES, node(name, 8))
+    web = rig.put(REPLICA_SETS, replica_set("web", 3, notes={"shoal.dev/type": "inference"}))
+    batch = rig.put(REPLICA_SETS, replica_set("batch", 3, notes={"shoal.dev/type": "batch"}))
+    shoal = Shoal(rig)
+    await shoal.settle([(web, "ReplicaSet"), (batch, "ReplicaSet")])
+    bound = rig.bound()
+    assert len({node for name, node in bound.items() if name.startswith("web")}) == 3
+    assert len({node for name, node in bound.items() if name.startswith("batch")}) == 1

@@ -69,19 +69,6 @@ async def test_a_claim_is_made_before_its_pod_is_released(rig: Rig) -> None:
 
 
 @in_loop
-async def test_replicas_of_inference_are_spread_and_those_of_others_packed(rig: Rig) -> None:
-    for name in ("n1", "n2", "n3"):
-        rig.put(NODES, node(name, 8))
-    web = rig.put(REPLICA_SETS, replica_set("web", 3, notes={"shoal.dev/type": "inference"}))
-    batch = rig.put(REPLICA_SETS, replica_set("batch", 3, notes={"shoal.dev/type": "batch"}))
-    shoal = Shoal(rig)
-    await shoal.settle([(web, "ReplicaSet"), (batch, "ReplicaSet")])
-    bound = rig.bound()
-    assert len({node for name, node in bound.items() if name.startswith("web")}) == 3
-    assert len({node for name, node in bound.items() if name.startswith("batch")}) == 1
-
-
-@in_loop
 async def test_the_pods_of_a_job_start_together_or_not_at_all(rig: Rig) -> None:
     rig.put(NODES, node("n1", 2))
     owner = rig.put(JOBS, job("train", 4))

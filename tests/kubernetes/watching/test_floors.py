@@ -105,6 +105,28 @@ async def test_a_lender_takes_spare_replicas_back_and_they_return_to_their_slots
     assert floor(shoal) == [0, 1]
 
 
+@in_loop
+async def test_the_example_of_the_page_on_evictions(rig: Rig) -> None:
+    service, shoal = Service(rig), Shoal(rig, options=OPTIONS)
+
+    async def running() -> list[int]:
+        await service.settle(shoal)
+        assert floor(shoal) == [0, 1]
+        return [slot for slot, state in enumerate(states(shoal)) if state == "running"]
+
+    assert await running() == [0, 1, 2, 3, 4]
+    for name, devices, left in (("first", 2, 3), ("second", 1, 2), ("third", 1, 2)):
+        rig.put(PODS, pod(name, devices, notes=notes("lender", type_="training")))
+        found = await running()
+        assert (len(found), found[:2]) == (left, [0, 1])
+    assert {"first", "second"} < rig.bound().keys()
+    assert "third" not in rig.bound()
+    rig.remove(PODS, "first", "ns")
+    found = await running()
+    assert (len(found), found[:2]) == (3, [0, 1])
+    assert "third" in rig.bound()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @in_loop
 async def test_while_a_replica_of_the_floor_is_replaced_no_other_joins_it(

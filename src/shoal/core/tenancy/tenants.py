@@ -4,8 +4,9 @@ Charges are in units of a device (`model.fractions.UNIT`). What holds part of a 
 the larger of its memory and its compute fraction; what one queue holds of one device never counts
 more than the device.
 
-Only returnable work borrows. What cannot be returned (inference, notebooks) has to fit the queue's
-guarantee, or what its ancestors are guaranteed beyond the guarantees of their other children.
+Only returnable work borrows. What cannot be returned (notebooks, inference that its service needs)
+has to fit the queue's guarantee, or what its ancestors are guaranteed beyond the guarantees of
+their other children.
 """
 
 from collections.abc import Callable, Collection, Mapping
