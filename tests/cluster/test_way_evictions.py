@@ -10,6 +10,7 @@ from tests.cluster.harness.api import ApiError, eventually
 from tests.cluster.harness.cluster import Cluster
 from tests.cluster.harness.objects import namespace
 from tests.cluster.way import (
+    DEPLOYMENT,
     JOB,
     POD,
     Body,
@@ -250,6 +251,42 @@ def test_who_leads_next_remembers_who_was_evicted(cluster: Cluster, shoal: Shoal
     assert waiting[-1]["workloads"] == 2
     cluster.api.delete(POD, "asker", "owner", grace_s=0)
     wait_bound(cluster, 2)
+
+
+def test_a_service_keeps_its_floor_through_a_reclaim_and_a_rollout(
+    cluster: Cluster, shoal: Shoal, tmp_path: Path
+) -> None:
+    """Of two replicas it needs one, which its queue is guaranteed; the other borrows."""
+    team = "namespaces: {matchLabels: {team: borrower}}"
+    queues = QUEUES.replace("H100: 2", "H100: 1").replace(team, f"{team}\n  guarantee: {{H100: 1}}")
+    shoal.process.stop()
+    (tmp_path / "queues.yaml").write_text(queues)
+    shoal.start()
+    body = gated_deployment("web", 2)
+    notes = {"shoal.dev/type": "inference", "shoal.dev/minimum": "1"}
+    body["spec"]["template"]["metadata"]["annotations"] = notes
+    cluster.api.create(body)
+    first = wait_bound(cluster, 2)
+    cluster.api.create(asker(1))
+    wait_bound(cluster, 1, "owner")
+    (kept,) = bound(cluster)
+    eventually(lambda: _gated(cluster, 1), 30, "the new pod does not wait")
+    shoal.check()
+    # With room for one more it is rolled out: the old floor stays until the new ones run.
+    cluster.fake_nodes.add("more", 1, 2)
+    wait_bound(cluster, 2)
+    assert kept in first
+    template = {"metadata": {"annotations": {"version": "2"}}}
+    cluster.api.patch(DEPLOYMENT, "web", {"spec": {"template": template}}, "team")
+    eventually(lambda: _rolled_out(cluster), 60, "it is not rolled out")
+    assert not set(bound(cluster)) & {kept}
+    assert evictions(shoal) == 1
+
+
+def _rolled_out(cluster: Cluster) -> bool:
+    pods = cluster.api.list(POD, "team")
+    new = [p for p in pods if p["metadata"]["annotations"].get("version") == "2"]
+    return len(pods) == len(new) == len(bound(cluster)) == 2
 
 
 def test_what_ran_for_its_maximum_is_held_back_when_it_is_made_again(
