@@ -295,7 +295,7 @@ class _Run:
             return False
         uid = entry.workload.uid
         key = f"reserve/{uid}/{entry.attempt + 1}/{self._now_us}"
-        promise(world, entry, placements)
+        promise(world, entry, placements, at_us)
         self.decisions.append(Reserve(key, uid, placements, at_us, (), Reason.RESERVED))
         self._reserved[queue.name] = None
         self._settled.add(uid)

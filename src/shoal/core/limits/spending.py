@@ -175,13 +175,16 @@ class Spending:
                 return found
         return None
 
-    def promise(self, workload: Workload, asked: Mapping[str, int]) -> None:
-        """Count a start that was decided, or places kept, until nothing is judged any more."""
+    def promise(self, workload: Workload, asked: Mapping[str, int], at_us: int | None) -> None:
+        """Count a start that was decided, or places kept, until nothing is judged any more.
+
+        `at_us` is when the run is to begin; None: now.
+        """
         accounts = self._binding.get(workload.queue, ())
         expected_us = self._expected_us(workload) if accounts else None
         for account in accounts:
             rate = account.rate_of(asked.items())
-            account.promised += account.part(rate, expected_us, self._deciding_us)
+            account.promised += account.part(rate, expected_us, self._begins(at_us))
 
     def _expected_us(self, workload: Workload) -> int | None:
         """Return for how long from now on to expect a workload to run, which may run already."""
@@ -205,7 +208,11 @@ class Spending:
         self._placed.pop(uid, None)
 
     def _kept_in(self, account: Account, but: str) -> int:
-        """Return what those would use of a budget for whom places are kept, apart from one."""
+        """Return what those would use of a budget for whom places are kept, apart from one.
+
+        Whoever waits for declared ends counts from then on, in the period in which that is. When
+        it comes earlier, its start is judged anew.
+        """
         kept = 0
         for uid, entry in self._placed.items():
             binding = self._binding.get(entry.workload.queue, ())
@@ -218,8 +225,16 @@ class Spending:
                     )
                 )
                 expected_us = self._declared.expected_us(entry.workload)
-                kept += account.part(rate, expected_us, self._deciding_us)
+                from_us = self._begins(entry.reserved.at_us)
+                kept += account.part(rate, expected_us, from_us)
         return kept
+
+    def _begins(self, at_us: int | None) -> int:
+        """Return when a run begins for which places are kept until `at_us`.
+
+        Where nobody knows, or the time has passed, it may be at any moment, and so it is now.
+        """
+        return self._deciding_us if at_us is None else max(at_us, self._deciding_us)
 
     def exceeded(self, workload: Workload, now_us: int) -> list[str]:
         """Return the queues of whose budget a workload uses something that nobody had left."""

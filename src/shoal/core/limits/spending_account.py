@@ -228,9 +228,9 @@ class Account:
 
     # Starts -----------------------------------------------------------------------------------
 
-    def part(self, rate: int, expected_us: int | None, now_us: int) -> int:
-        """Return what a run that starts now would use in this period."""
-        left_us = max(0, self.end_us - now_us)
+    def part(self, rate: int, expected_us: int | None, from_us: int) -> int:
+        """Return what a run that begins at `from_us`, now or later, would use in this period."""
+        left_us = max(0, self.end_us - from_us)
         return rate * (left_us if expected_us is None else min(expected_us, left_us))
 
     def refusal(

@@ -240,10 +240,12 @@ def _units(charged: Iterable[tuple[Charge, ...]]) -> Counter[str]:
     return units
 
 
-def promise(world: World, entry: Entry, placements: Iterable[Placement]) -> None:
-    """Count against budgets what a workload will use in these places."""
+def promise(
+    world: World, entry: Entry, placements: Iterable[Placement], at_us: int | None = None
+) -> None:
+    """Count against budgets what a workload will use in these places, from now or `at_us` on."""
     if world.spending.binds(entry.workload.queue):
-        world.spending.promise(entry.workload, units_of(world, entry, placements))
+        world.spending.promise(entry.workload, units_of(world, entry, placements), at_us)
 
 
 def _again_us(broken: Iterable[Broken]) -> int | None:
