@@ -266,3 +266,59 @@ def test_queues_that_share_devices_are_a_debt_when_their_pool_allows_it_no_longe
         "A debt: workloads on nodes of pool books that share devices with other queues, which it"
         " does not allow: 4."
     )
+
+
+def priorities(api: Api) -> dict[str, tuple[str, int]]:
+    return {each["name"]: (each["state"], each["priority"]) for each in items(api)}
+
+
+def items(api: Api) -> Any:
+    return api.ask("/workloads")["items"]
+
+
+def graded(**values: int) -> str:
+    table = ", ".join(f"{name}: {{value: {value}}}" for name, value in values.items())
+    return queue(
+        "lab",
+        f"parent: acme, guarantee: {{H100: 8}}, priorities: {{{table}}},"
+        " eviction: {minimumRun: 30m}",
+    )
+
+
+def test_q07_changed_priorities_count_for_who_waits_and_who_runs(lab: Api) -> None:
+    """Whoever runs keeps its minimum run, and then goes for work that has become more urgent."""
+    take(lab, TOP, graded(p1=1000, p2=2000))
+    lab.submit(job("job-2", 4, 2, queue="lab", accelerators="H100", priority="p2"))
+    lab.submit(job("job-1", 4, 2, queue="lab", accelerators="H100", priority="p1"))
+    assert priorities(lab) == {"job-1": ("waiting", 1000), "job-2": ("running", 2000)}
+
+    lab.rig.now_us += 600_000_000
+    assert said(take(lab, TOP, graded(p1=3000, p2=500))) == ["Queue lab: priorities changed."]
+    lab.rig.step()
+    assert priorities(lab) == {"job-1": ("waiting", 3000), "job-2": ("running", 500)}
+    lab.submit(job("job-3", 4, 2, queue="lab", accelerators="H100", priority="p1"))
+    positions = {each["name"]: each["position"] for each in items(lab)}
+    assert positions == {"job-1": 1, "job-2": None, "job-3": 2}
+
+    lab.rig.now_us += 1_200_000_000
+    lab.rig.step()
+    assert priorities(lab)["job-2"] == ("evicting", 500)
+
+
+def test_of_several_priorities_of_one_gang_the_highest_counts(lab: Api) -> None:
+    take(lab, TOP, graded(p1=1000, p2=2000))
+    roles = {
+        name: {"replicas": 1, "template": job("x", 1, 1, queue="lab", priority=priority)["spec"]}
+        for name, priority in (("Master", "p1"), ("Worker", "p2"))
+    }
+    for role in roles.values():
+        role["template"] = role["template"]["template"]
+    lab.submit(
+        {
+            "apiVersion": "kubeflow.org/v1",
+            "kind": "PyTorchJob",
+            "metadata": {"name": "gang"},
+            "spec": {"pytorchReplicaSpecs": roles},
+        }
+    )
+    assert priorities(lab)["gang"] == ("running", 2000)

@@ -147,7 +147,7 @@ class Reader:
                     for hint in reading.hints
                 ]
         queue = self._queue_of(number, group, first)
-        priority = self._priority_in(number, group, queue, first.type)
+        priority, priority_name = self._priority_in(number, group, queue, first.type)
         for slot in range(slots):
             uid = owner if group.together else f"{owner}/{slot}"
             name = group.metadata.name if group.together else f"{group.metadata.name}/{slot}"
@@ -157,6 +157,7 @@ class Reader:
                     uid=uid,
                     queue=queue,
                     priority=priority,
+                    priority_name=priority_name,
                     name=name,
                     namespace=namespace,
                     spare=is_spare(group, slot),
@@ -188,18 +189,27 @@ class Reader:
             self._complain(number, QUEUE, f"{said_of}; write one of {names}")
         return queue
 
-    def _priority_in(self, number: int, group: Group, name: str, type_: WorkloadType) -> int:
-        """The value of its priority; whoever has the socket may ask for every one."""
+    def _priority_in(
+        self, number: int, group: Group, name: str, type_: WorkloadType
+    ) -> tuple[int, str]:
+        """The highest of its priorities, as value and name, which are 0 and empty without one.
+
+        The name stays with the work, as what it is worth changes with the queues. Whoever has the
+        socket may ask for every one.
+        """
         queue = self._tree.get(name) or Queue(name)
         wrong = type_in(queue, type_)
         if wrong is not None:
             self._complain(number, wrong.field, self._said(wrong))
         said = {each.template.metadata.annotations.get(PRIORITY, "") for each in group.sets} - {""}
-        values = [priority_in(queue, each, None) for each in sorted(said)]
-        for value in values:
+        granted: list[tuple[int, str]] = []
+        for each in sorted(said):
+            value = priority_in(queue, each, None)
             if isinstance(value, Refusal):
                 self._complain(number, value.field, self._said(value))
-        return max((value for value in values if not isinstance(value, Refusal)), default=0)
+            else:
+                granted.append((value, each))
+        return max(granted, default=(0, ""))
 
     def _said(self, refusal: Refusal) -> str:
         return refusal_text(refusal, self._language)

@@ -15,6 +15,7 @@ from shoal.core.decisions import (
     Warn,
     workloads_of,
 )
+from shoal.core.queueing.precedence import priority_of
 from shoal.core.world import Entry, State
 from shoal.loop.story import Life, Noted
 from shoal.model.modes import Cap
@@ -70,7 +71,7 @@ def workload_view(look: Look, life: Life) -> WorkloadView:
         name=workload.name,
         queue=workload.queue,
         type=workload.type.value,
-        priority=workload.priority,
+        priority=priority_of(look.world.tenants.tree, entry.workload if entry else workload),
         state=state,
         outcome=life.outcome.value if life.outcome else None,
         created_at=moment(workload.created_us or life.submitted_us),
