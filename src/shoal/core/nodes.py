@@ -39,7 +39,8 @@ def _node_seen(world: "World", node: Node) -> None:
     _charge_anew(world, node.name)
     forget_refusals(world, node.name)
     world.waiting.room_on(world.fleet, row)
-    if old is None or old.devices != node.devices:
+    if old is None or old.devices != node.devices or world.tenants.slots.promises:
+        # Who would be in the way of devices promised on one node may have another place now.
         world.waiting.wake_blocked()
     if world.tenants.tree.queues and world.fleet.accelerators() != accelerators:
         # Whoever has used up what it may have of the others may have these.

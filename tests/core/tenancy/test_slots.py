@@ -3,7 +3,9 @@
 import random
 from dataclasses import replace
 from itertools import product, takewhile
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,6 +46,22 @@ def test_what_is_not_returned_is_kept_off_a_node_of_eight() -> None:
     assert case.starts("a/0") == ["0:00"]
     case.end("b/0")
     assert case.starts("b/2") == ["0:00"]
+
+
+@pytest.mark.parametrize("closed", [{"cordoned": True}, {"labels": {}}])
+def test_who_is_in_the_way_on_one_node_starts_when_another_may_be_used(
+    closed: dict[str, Any],
+) -> None:
+    """Nothing ends and no device comes: the other node, with one device, is opened."""
+    n, m = (node(name, size, labels={"a": "b"}) for name, size in (("n", 8), ("m", 1)))
+    case = Case([n, replace(m, **closed)], tree(eight("a"), queue("b", 1)))
+    (asked,) = work("b/0").pod_sets
+    asked = replace(asked, request=replace(asked.request, selector=(("a", "b"),)))
+    case.submit(replace(work("b/0", type_=NOTEBOOK), pod_sets=(asked,)))
+    over = case.verdict("b/0").over_quota
+    assert over == OverQuota(Reason.PLACEABLE, "a", "H100", 0, UNIT, 8 * UNIT)
+    case.happen(ev.NodeSeen(0, m))
+    assert case.nodes_of("b/0") == ["m"]
 
 
 def test_borrowed_devices_may_be_anywhere() -> None:
