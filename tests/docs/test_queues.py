@@ -5,27 +5,23 @@ from dataclasses import replace
 import pytest
 
 from shoal.core import events as ev
-from shoal.core.decisions import Start
 from shoal.core.placing.spreading import ZONE
-from shoal.core.tenancy.shares import fair_shares
 from shoal.model.fractions import UNIT
 from shoal.model.isolation import PRESETS
 from shoal.model.modes import Cap
 from shoal.model.node import Node
 from shoal.model.pool import Pool
-from shoal.model.queue import Order, Queue, QueueTree
+from shoal.model.queue import Queue
 from shoal.model.request import DeviceRequest, Request
 from shoal.model.selector import Selector
 from shoal.model.verdict import Obstacle, OverQuota, Reason, Wake
 from shoal.model.workload import PodSet, Workload, WorkloadType
 from shoal.texts.verdicts import over_quota_text
 from tests.core.build import device, node, share
-from tests.core.cases import MINUTE_US, Case, batch, queue, tree, work
+from tests.core.cases import Case, batch, queue, tree, work
 from tests.docs.page import Page
 
 PAGE = Page("queues.md")
-HOUR_US = 60 * MINUTE_US
-DAY = 24 * 60
 NOTEBOOK, INFERENCE = WorkloadType.NOTEBOOK, WorkloadType.INFERENCE
 
 
@@ -44,12 +40,6 @@ def below(parent: str, made: Queue) -> Queue:
 def promised(name: str, guarantee: int, together: int = 8) -> Queue:
     """A queue whose guarantee lies together on nodes."""
     return replace(queue(name, guarantee), placeable=(("H100", together),))
-
-
-def starts(case: Case) -> list[str]:
-    """Whose work was started, in order: queues."""
-    decisions = [seen.decision for seen in case.seen]
-    return [each.workload.partition("/")[0] for each in decisions if isinstance(each, Start)]
 
 
 # Charges and neighbours ---------------------------------------------------------------------------
@@ -396,95 +386,3 @@ def test_what_a_team_has_beyond_its_projects_goes_first(left: int, worth: list[i
     case = Case([node("n", left), node("m", 1)], tree(queue("team", 6), *projects))
     case.happen(ev.NodeLost(0, "m"))
     assert guaranteed(case, "team", "p", "q") == worth
-
-
-# Whose turn it is ---------------------------------------------------------------------------------
-
-
-def three(devices: int) -> Case:
-    """p is guaranteed three, q weighs 4 and r 2, each with work waiting; then devices come."""
-    case = Case([], tree(queue("p", 3), queue("q", weight=4), queue("r", weight=2)))
-    for k in range(devices):
-        case.submit(*(work(f"{name}/{k}") for name in "rqp"))
-    case.happen(ev.NodeSeen(0, node("n", devices, cpu=100)))
-    return case
-
-
-def test_nine_devices_are_three_and_then_four_to_two() -> None:
-    PAGE.says(
-        "p gets its three first. The six that are left go to q and r as 4 to 2.",
-        "p, which holds three with weight 1, is behind both until q holds twelve.",
-    )
-    assert starts(three(9))[:3] == ["p", "p", "p"]
-    assert [starts(three(9)).count(name) for name in "pqr"] == [3, 4, 2]
-    assert [starts(three(21)).count(name) for name in "pqr"] == [3, 12, 6]
-    assert [starts(three(28)).count(name) for name in "pqr"] == [4, 16, 8]
-
-
-def test_past_use_counts_by_halves_of_weeks() -> None:
-    """As if a queue held what it held, and half of that a week later."""
-    PAGE.says(
-        "A queue that held all eight devices for months counts as if it held eight more; a queue"
-        " that was idle is served first until it holds eight. A week after the first one stopped,"
-        " four of these are left."
-    )
-    for days_later, first in ((0, 8), (7, 4)):
-        root = Queue("root", usage_half_life_us=7 * DAY * MINUTE_US)
-        case = Case([node("n", 8)], tree(queue("a"), queue("b"), root=root))
-        case.submit(work("a/months", 8))
-        case.to(140 * DAY)
-        case.end("a/months")
-        case.to((140 + days_later) * DAY)
-        case.happen(ev.NodeLost(0, "n"))
-        for k in range(16):
-            case.submit(work(f"a/{k}"), work(f"b/{k}"))
-        case.happen(ev.NodeSeen(0, node("n", 16)))
-        order = starts(case)[1:]
-        assert order[:first] == ["b"] * first
-        assert order.count("a") == (16 - first) // 2, "from then on they take turns"
-
-
-@pytest.mark.parametrize(("guarantee", "shares"), [(0, (4, 4)), (6, (4, 6))])
-def test_fair_shares_of_eight_devices(guarantee: int, shares: tuple[int, int]) -> None:
-    PAGE.says(
-        "with two queues without a guarantee, of which one asks for four devices and the other for"
-        " six of eight, the shares are four and four"
-    )
-    devices = 10 if guarantee else 8
-    queues = tree(queue("a", min(guarantee, 4), weight=9), queue("b", guarantee))
-    if not guarantee:
-        queues = tree(queue("a"), queue("b"))
-    case = Case([node("n", devices)], queues)
-    case.submit(*(work(f"b/{k}") for k in range(6)))
-    case.submit(*(work(f"a/{k}") for k in range(4)))
-    found = fair_shares(case.world)
-    assert (found["a"]["H100"], found["b"]["H100"]) == shares
-    assert case.holds("b") == 6000, "nobody is evicted for a share"
-    assert case.evictions == []
-
-
-@pytest.mark.parametrize(("hours", "first"), [(5, "old"), (4, "old"), (2, "young")])
-def test_aging_counts_each_hour_like_a_point(hours: int, first: str) -> None:
-    PAGE.says(
-        "with `aging: 1h`, work of priority 0 that came five hours before work of priority 3 is"
-        " ahead of it by two points."
-    )
-    q = replace(queue("q", aging_us=HOUR_US), order=Order.PRIORITY)
-    case = Case([node("n", 1)], tree(q))
-    case.submit(work("q/runs", priority=1))
-    case.submit(work("q/old"))
-    case.to(60 * hours)
-    assert case.evictions == [], "five points of age give no right to evict"
-    case.submit(work("q/young", priority=0))
-    queues = QueueTree((Queue("root"), q))
-    case.set_queues(queues)
-    case.end("q/runs")
-    assert case.starts("q/old") == [f"{60 * hours}:00"]
-    case = Case([node("n", 1)], tree(q))
-    case.submit(work("q/runs", priority=3))
-    case.submit(work("q/old"))
-    case.to(60 * hours)
-    case.submit(work("q/young", priority=3))
-    assert case.evictions == []
-    case.end("q/runs")
-    assert case.starts(f"q/{first}") == [f"{60 * hours}:00"]
