@@ -141,9 +141,9 @@ def test_in_berlin_a_budget_of_744_hours_is_spent_in_october_and_never_in_march(
 def test_of_time_limits_on_the_path_the_shortest_counts() -> None:
     PAGE.says("under 12 hours for notebooks in the department, 24 hours in a team are 12")
 
-    def limited(name: str, hours: int, **more: int) -> Queue:
+    def limited(name: str, hours: int, guarantee: int = 0) -> Queue:
         limit = ((WorkloadType.NOTEBOOK, hours * HOUR_US),)
-        return queue(name, maximum_run_us=limit, **more)
+        return queue(name, guarantee, maximum_run_us=limit)
 
     team = replace(limited("team", 24), parent="department")
     case = Case([node("n", 1)], tree(limited("department", 12, guarantee=1), team))
