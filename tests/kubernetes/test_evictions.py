@@ -112,32 +112,6 @@ async def test_who_waits_in_the_place_of_the_evicted_takes_no_second_one(rig: Ri
     assert sorted(pods) == [("uid-web-x",), ("uid-web-y",)]
 
 
-@pytest.mark.parametrize("comes", [True, False])
-@in_loop
-async def test_pods_of_a_controller_of_which_nothing_is_known_are_waited_for(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch, comes: bool
-) -> None:
-    other: Body = {"metadata": {"name": "x", "uid": "uid-x"}}
-    rig.put(PODS, in_queue(pod("x-1", owner=other, owner_kind="Other"), "borrower"))
-    shoal = Shoal(rig, options=OPTIONS)
-    await shoal.settle()
-    came_us = shoal.world.entries["uid-x/0"].workload.created_us
-    rig.put(PODS, in_queue(pod("asker", 2), "owner"))
-    await shoal.settle()
-    assert shoal.states() == {"uid-asker/0": "running", "uid-x/0": "waiting"}
-    if comes:
-        rig.put(PODS, in_queue(pod("x-2", owner=other, owner_kind="Other"), "borrower"))
-        await shoal.settle()
-        assert shoal.scheduler.source.units.waiting["uid-x/0"].pods == ("uid-x-2",)
-    later_us = now_us() + shoal.scheduler.source.options.slot_keep_us
-    monkeypatch.setattr("shoal.kubernetes.scheduler.now_us", lambda: later_us)
-    await shoal.settle()
-    assert shoal.states() == {"uid-asker/0": "running"} | ({"uid-x/0": "waiting"} if comes else {})
-    if comes:
-        entry = shoal.world.entries["uid-x/0"]
-        assert (entry.was_evicted, entry.workload.created_us) == (True, came_us)
-
-
 @in_loop
 async def test_what_is_submitted_anew_while_it_waits_keeps_its_past(rig: Rig) -> None:
     owners = web(rig)

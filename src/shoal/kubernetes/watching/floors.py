@@ -168,6 +168,7 @@ class Floors:
         known = self._slots.get(owner)
         used, going, others, said = set(numbers), self._going(owner), 0, []
         coming = units.lacking(owner)
+        kept = sum(1 for number in numbers if self._is_kept(f"{owner}/{number}"))
         for pod in self._book.truth.pods.by(OWNER, owner):
             stage = self._book.truth.stage(pod)
             if stage is Stage.GONE:
@@ -180,11 +181,11 @@ class Floors:
             if number is not None:
                 used.add(number)
                 going += [number] if self._is_deleted(pod) else []
+                kept += self._is_evicted(pod)
             elif stage is Stage.BOUND:
                 others += not pod.is_terminating
             else:
                 coming += self._takes_a_slot(pod, stage)
-        kept = sum(1 for number in numbers if self._is_kept(f"{owner}/{number}"))
         waiting = sum(1 for number in numbers if self._waits(f"{owner}/{number}"))
         # Pods that wait may still take the places of those that are deleted.
         given_up = frozenset(sorted(going)[max(0, coming + waiting - kept) :])
@@ -216,8 +217,11 @@ class Floors:
         return found
 
     def _is_deleted(self, pod: Pod) -> bool:
+        return pod.is_terminating and not self._is_evicted(pod)
+
+    def _is_evicted(self, pod: Pod) -> bool:
         note = read_note(pod)
-        return pod.is_terminating and (note is None or note.eviction is None)
+        return pod.is_terminating and note is not None and note.eviction is not None
 
     def _is_kept(self, uid: str) -> bool:
         """Whether a slot waits for its controller's next pod: it has none, or it was evicted."""
@@ -226,7 +230,7 @@ class Floors:
         if taker is None or self._units.waits(self._book.truth_of(heir)):
             return False
         pods = [pod for each in taker.pods if (pod := self._book.truth_of(each)) is not None]
-        return all(pod.is_terminating and not self._is_deleted(pod) for pod in pods)
+        return all(map(self._is_evicted, pods))
 
     def _waits(self, uid: str) -> bool:
         unit = self._units.waiting.get(uid)

@@ -167,12 +167,16 @@ class Seats(Books):
             self._wanted_by[owner] = known
         return known
 
-    def _comes_back(self, owner: str) -> bool:
-        """Whether an owner may still make a pod in place of one that was evicted."""
+    def _to_come(self, owner: str) -> int:
+        """How many of the workloads of an owner may be made again that have no pods for now."""
         if not self.wishes_known(owner):
-            return True
-        waits = any(map(self.units.waits, self.truth.pods.by(OWNER, owner)))
-        return waits or self.units.lacking(owner) > 0
+            return len(self.units.returning)
+        if owner in self.jobs:
+            return self._wanted(owner)
+        pods = self.truth.pods.by(OWNER, owner)
+        waits, placed = self.units.waits, self.units.unit_of
+        coming = sum(waits(pod) and pod.uid not in placed for pod in pods)
+        return self.units.lacking(owner) + coming
 
     def _is_good(self, flight: Flight, number: int) -> bool:
         """Whether a pod could be started in a seat now."""
@@ -184,6 +188,9 @@ class Seats(Books):
 
     def _give_up_seat(self, flight: Flight, number: int, now_us: int) -> Iterator[ev.Event]:
         self._empty.pop((flight.uid, number), None)
+        if number in flight.evicting:
+            yield from self._evicted(flight, number, "", now_us)
+            return
         self._vacant[flight.owner].discard((flight.uid, number))
         yield ev.PodEnded(now_us, flight.uid, number)
         flight.seats.pop(number, None)
@@ -192,9 +199,11 @@ class Seats(Books):
 
     def _expire(self, now_us: int) -> Iterator[ev.Event]:
         """Give up seats, and places of evicted pods, that nobody took in time or that are bad."""
-        for uid, until_us in list(self.units.returning.items()):
-            owner = uid.rpartition("/")[0]
-            if until_us <= now_us or not self._comes_back(owner):
+        to_come: dict[str, int] = {}
+        for owner, number in sorted(map(_slot_of, self.units.returning)):
+            uid = f"{owner}/{number}"
+            left = to_come[owner] = to_come.get(owner, self._to_come(owner)) - 1
+            if self.units.returning[uid] <= now_us or left < 0:
                 self._owners_dirty[owner] = None
                 yield from self.units.expire(uid, now_us)
         for (uid, number), until_us in list(self._empty.items()):
@@ -341,6 +350,12 @@ def _underway(flight: Flight) -> tuple[Underway, ...]:
         stays = pod in flight.seats
         found = [each.sparing(pod) if stays else each.without(pod) for each in found]
     return tuple(sorted(found, key=lambda each: each.at_us))
+
+
+def _slot_of(uid: str) -> tuple[str, int]:
+    """The owner of a workload and its number."""
+    owner, _, number = uid.rpartition("/")
+    return owner, int(number)
 
 
 def _is_done(pod: Pod | None) -> bool:

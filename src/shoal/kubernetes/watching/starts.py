@@ -138,6 +138,8 @@ class Starts(Seats):
         for number in numbers:
             uids = goes.evicting.get(number, ()) if goes is not None else decision.for_
             flight.evicting[number] = msgspec.structs.replace(eviction, beneficiaries=uids)
+            if not flight.seats[number].pod:
+                self._empty[flight.uid, number] = now_us  # nobody sits there who has to go first
             eviction = msgspec.structs.replace(eviction, pods=(), kept=(), counted=None)
         self._leaves(flight)
         return flight
