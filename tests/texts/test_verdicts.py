@@ -133,6 +133,20 @@ def test_a_budget_is_told_with_its_numbers_and_until_when_it_counts() -> None:
     )
 
 
+def test_of_what_has_no_price_it_is_told_that_it_cannot_be_counted() -> None:
+    over = OverBudget("a", 1, 1, 0, 1, MONTH_END_US, currency="EUR", unpriced="A100")
+    verdict = Verdict(Stage.BUDGET, (), 0, 1, (Wake.QUEUES,), over_budget=over)
+    assert verdict.cause == (Stage.BUDGET, Reason.NO_PRICE)
+    assert verdict_text(verdict) == (
+        "Queue a has a budget in EUR, which cannot count A100 without a price; a catalogue file has"
+        " to say one. It is looked at again when the queues change."
+    )
+    assert verdict_text(verdict, Language.CHINESE) == (
+        "队列 a 的预算以 EUR 计，而 A100 没有价格，无法计入；请在目录文件中为其写明价格。"
+        "当队列设置变化时会重新评估。"
+    )
+
+
 def test_money_is_told_in_its_currency_rounded_up() -> None:
     over = OverBudget("a", 999_990_001, 0, 0, 1_000_000_000, MONTH_END_US, currency="EUR")
     assert over_budget_text(over) == (

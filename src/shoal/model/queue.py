@@ -152,8 +152,8 @@ class QueueTree:
     accelerator, in thousandths of the reference accelerator; they are known where a quota counts in
     units, and an accelerator that is not among them counts 1,000. `prices_micro` are prices by
     accelerator, in millionths of `currency` for a whole device and hour; they are known where a
-    budget is money, and work on an accelerator that is not among them costs nothing. Both are those
-    of one day.
+    budget is money, which cannot count work on an accelerator that is not among them. Both are
+    those of one day.
     """
 
     queues: tuple[Queue, ...] = ()

@@ -27,6 +27,7 @@ class Reason(StrEnum):
     LEND_LIMIT = "lend-limit"
     PLACEABLE = "placeable"
     BUDGET = "budget"
+    NO_PRICE = "no-price"
     NO_NODES = "no-nodes"
     GONE = "node-gone"
     MASK = "mask"
@@ -107,7 +108,8 @@ class OverBudget:
     """What is used and reserved of a queue's budget until `ends_us`, and what is asked beside.
 
     Amounts are device microseconds, or millionths of `currency` where there is one. `time_zone` is
-    the one in which the budget's periods end at midnight.
+    the one in which the budget's periods end at midnight. `unpriced` is an accelerator without a
+    price, which a budget in money cannot count; then nothing is asked.
     """
 
     queue: str
@@ -118,6 +120,12 @@ class OverBudget:
     ends_us: int
     time_zone: str = "UTC"
     currency: str = ""
+    unpriced: str = ""
+
+    @property
+    def reason(self) -> Reason:
+        """What stands in the way."""
+        return Reason.NO_PRICE if self.unpriced else Reason.BUDGET
 
     @property
     def too_many(self) -> int:
@@ -130,7 +138,7 @@ class Verdict:
     """Why a workload waits: stage, obstacles, how much of the gang fitted, what would wake it.
 
     At the stage `quota`, `over_quota` says which rule was broken and there are no obstacles; at the
-    stage `budget`, `over_budget` says which budget does not suffice.
+    stage `budget`, `over_budget` says which budget does not suffice, or cannot count the start.
     `obstacles` are counted for the first pod that found no node, in the order of the tests; the
     last of them is the one that the most promising nodes failed. `placed_pods` of `pods` found a
     place before it. `never`: it cannot start as long as the queues are as they are, whatever is
@@ -152,5 +160,5 @@ class Verdict:
         if self.over_quota is not None:
             return self.stage, self.over_quota.reason
         if self.over_budget is not None:
-            return self.stage, Reason.BUDGET
+            return self.stage, self.over_budget.reason
         return self.stage, self.obstacles[-1].reason

@@ -37,6 +37,7 @@ _ENGLISH: Mapping[Reason, _Words] = {
     Reason.BORROW_LIMIT: _same("a queue may not borrow more", "borrowing limit"),
     Reason.LEND_LIMIT: _same("a queue does not lend more", "lending limit"),
     Reason.BUDGET: _same("the budget does not suffice", "budget"),
+    Reason.NO_PRICE: _same("a budget in money cannot count it without a price", "no price"),
     Reason.PLACEABLE: _same("devices on one node are kept for another queue", "kept on one node"),
     Reason.NO_NODES: _Words("there is no node", "there is no node", "no nodes"),
     Reason.GONE: _Words("{n} node is gone", "{n} nodes are gone", "node gone"),
@@ -142,6 +143,7 @@ _CHINESE: Mapping[Reason, _Words] = {
         Reason.BORROW_LIMIT: ("队列不得借用更多", "借用上限"),
         Reason.LEND_LIMIT: ("队列不再借出更多", "借出上限"),
         Reason.BUDGET: ("预算不足", "预算不足"),
+        Reason.NO_PRICE: ("没有价格，以金额计的预算无法计入", "没有价格"),
         Reason.PLACEABLE: ("同一节点上的设备为其他队列保留", "同节点保留"),
         Reason.NO_NODES: ("集群中没有节点", "没有节点"),
         Reason.GONE: ("{n} 个节点已消失", "节点已消失"),
@@ -284,7 +286,12 @@ def over_quota_text(over: OverQuota, language: Language = Language.ENGLISH) -> s
 
 
 def over_budget_text(over: OverBudget, language: Language = Language.ENGLISH) -> str:
-    """Return what is used, reserved and asked of a queue's budget, and until when it counts."""
+    """Return what is used, reserved and asked of a queue's budget, and until when it counts.
+
+    Of an accelerator without a price, that it cannot be counted.
+    """
+    if over.unpriced:
+        return _unpriced_text(over, language)
     amounts = (over.used, over.reserved, over.asked, over.budget)
     used, reserved, asked, budget = (_amount(each, over.currency) for each in amounts)
     more = _amount(max(0, over.too_many), over.currency)
@@ -301,6 +308,18 @@ def over_budget_text(over: OverBudget, language: Language = Language.ENGLISH) ->
         text += f", and {reserved} more are reserved"
     return (
         f"{text}; with the {asked} asked it would be {more} too many." if over.asked else f"{text}."
+    )
+
+
+def _unpriced_text(over: OverBudget, language: Language) -> str:
+    if language is Language.CHINESE:
+        return (
+            f"队列 {over.queue} 的预算以 {over.currency} 计，而 {over.unpriced} 没有价格，"
+            "无法计入；请在目录文件中为其写明价格。"
+        )
+    return (
+        f"Queue {over.queue} has a budget in {over.currency}, which cannot count {over.unpriced}"
+        " without a price; a catalogue file has to say one."
     )
 
 

@@ -21,6 +21,7 @@ from shoal.core.limits.deadlines import Deadlines, earliest
 from shoal.core.limits.spending_account import Account, Kept, Run, Unaffordable
 from shoal.core.tenancy.tenants import Tenants
 from shoal.model.queue import Budget, QueueTree, WhenSpent
+from shoal.model.verdict import OverBudget
 from shoal.model.workload import Workload
 
 if TYPE_CHECKING:
@@ -156,23 +157,36 @@ class Spending:
         """Return the budget that does not allow a start of a workload, from its queue up.
 
         `asked` are units by accelerator, which are in the tenants' accounts already. Where a
-        budget that is spent only forbids to borrow, its queue may hold what it is guaranteed.
+        budget that is spent only forbids to borrow, its queue may hold what it is guaranteed. What
+        a budget cannot count, it treats as if it were spent.
         """
-        tenants = self._tenants
         accounts = self._binding.get(workload.queue, ())
         expected_us = self._expected_us(workload) if accounts else None
         for account in accounts:
             if not account.does(WhenSpent.NO_BORROWING):
                 continue
+            for name in sorted(asked):
+                if not account.counts(name) and self._forbids(account, (name,)):
+                    return account.uncounted(name, self._deciding_us)
             kept = self._kept_in(account, workload.uid)
             found = account.refusal(asked, expected_us, self._deciding_us, kept)
-            if found is None:
-                continue
-            if account.does(WhenSpent.NO_NEW_STARTS):
+            if found is not None and self._forbids(account, asked):
                 return found
-            bounds = [tenants.guarantee(account.queue, name) for name in asked]
-            if any(tenants.held(account.queue, bound) > bound.units for bound in bounds):
-                return found
+        return None
+
+    def _forbids(self, account: Account, accelerators: Iterable[str]) -> bool:
+        """Return whether a budget, as if it were spent, forbids to hold what is held of these."""
+        tenants = self._tenants
+        bounds = (tenants.guarantee(account.queue, name) for name in accelerators)
+        return account.does(WhenSpent.NO_NEW_STARTS) or any(
+            tenants.held(account.queue, bound) > bound.units for bound in bounds
+        )
+
+    def uncounted(self, workload: Workload, accelerator: str) -> OverBudget | None:
+        """Return the budget that lets nothing start on an accelerator, as it has no price."""
+        for account in self._binding.get(workload.queue, ()):
+            if account.does(WhenSpent.NO_NEW_STARTS) and not account.counts(accelerator):
+                return account.uncounted(accelerator, self._deciding_us).over
         return None
 
     def promise(self, workload: Workload, asked: Mapping[str, int], at_us: int | None) -> None:

@@ -5,7 +5,7 @@ of a device hour. So one device hour, or one millionth of the currency, is `SCAL
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from shoal.core.limits.deadlines import Deadlines
@@ -52,7 +52,7 @@ class Run:
 class Unaffordable:
     """A start that a budget does not allow, and when time alone may change that.
 
-    `accelerator` is the one that costs most of those on which it would start.
+    `accelerator` is the one that costs most of those on which it would start, or has no price.
     """
 
     over: OverBudget
@@ -93,8 +93,15 @@ class Account:
         """Return whether this happens when the budget is spent; each includes the milder ones."""
         return _LEVELS.index(self.budget.when_spent) >= _LEVELS.index(what)
 
+    def counts(self, accelerator: str) -> bool:
+        """Return whether what is used of an accelerator can be counted: money takes a price."""
+        return self._prices is None or accelerator in self._prices
+
     def rate_of(self, units: Iterable[tuple[str, int]]) -> int:
-        """Return what units of devices, by accelerator, cost in a microsecond."""
+        """Return what units of devices, by accelerator, cost in a microsecond.
+
+        Those that cannot be counted, which run all the same, come to nothing.
+        """
         if self._prices is None:
             return sum(each for _, each in units)
         return sum(each * self._prices.get(accelerator, 0) for accelerator, each in units)
@@ -256,6 +263,11 @@ class Account:
             again_us = min(again_us, max(now_us + 1, -(-over // (rate - growing))))
         dearest = max(sorted(units), key=lambda name: self.rate_of(((name, units[name]),)))
         return Unaffordable(self.over(used, reserved, asked), dearest, again_us)
+
+    def uncounted(self, accelerator: str, now_us: int) -> Unaffordable:
+        """Return that a start on an accelerator without a price cannot be counted."""
+        over = self.over(self.used_at(now_us), self.reserved_at(now_us), 0)
+        return Unaffordable(replace(over, unpriced=accelerator), accelerator, None)
 
     def over(self, used: int, reserved: int, asked: int) -> OverBudget:
         """Return amounts as people read them, rounded up."""

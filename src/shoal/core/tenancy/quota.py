@@ -82,9 +82,10 @@ def start_within_quota(
 
 
 def _barred(world: World, entry: Entry, shapes: tuple[Shape, ...]) -> dict[str, Broken]:
-    """Return the accelerators of which not even the least could be had.
+    """Return the accelerators of which not even the least could be had, or that have no price.
 
-    That is the smallest pod, or all that are needed of those that no other accelerator would do.
+    The least is the smallest pod, or all that are needed of those that no other accelerator would
+    do.
     """
     barred = {}
     accelerators = world.fleet.accelerators()
@@ -102,7 +103,9 @@ def _barred(world: World, entry: Entry, shapes: tuple[Shape, ...]) -> dict[str, 
                     together += pods * least[-1]
         if least:
             units = max(min(least), together)
-            over = world.tenants.over_limit(entry.workload.queue, accelerator, units)
+            over = world.spending.uncounted(
+                entry.workload, accelerator
+            ) or world.tenants.over_limit(entry.workload.queue, accelerator, units)
             if over is not None:
                 barred[accelerator] = Broken(over, (accelerator,))
     return barred
@@ -276,11 +279,16 @@ def _ruled_out(entry: Entry, over: OverQuota) -> Refusal:
 def _over(tenants: Tenants, entry: Entry, barred: Mapping[str, Broken]) -> Refusal:
     """Refuse a workload of which a pod may have none of the accelerators that would do."""
     pods = sum(pod_set.needed for pod_set in entry.workload.pod_sets)
-    over = barred[min(barred)].over
+    # What has no price is waited for in vain; where another rule counts as well, it is the one.
+    over = min(barred.items(), key=lambda each: (_is_unpriced(each[1].over), each[0]))[1].over
     if isinstance(over, OverBudget):
-        wakes = (Wake.QUOTA, Wake.PERIOD)
+        wakes = (Wake.QUEUES,) if _is_unpriced(over) else (Wake.QUOTA, Wake.PERIOD)
         verdict = Verdict(Stage.BUDGET, (), 0, pods, wakes, over_budget=over)
     else:
         verdict = Verdict(Stage.QUOTA, (), 0, pods, (Wake.QUOTA,), over)
     blocked_at = _blocked_at(tenants, entry.workload.queue, barred.values())
     return Refusal(verdict, None, blocked_at, _again_us(barred.values()))
+
+
+def _is_unpriced(over: OverQuota | OverBudget) -> bool:
+    return over.reason is Reason.NO_PRICE
