@@ -169,8 +169,8 @@ def test_types_that_are_not_written_are_the_parents() -> None:
             [queue("a", "limit: {H100: 2}"), queue("b", "parent: a, guarantee: {H100: 3}")],
             [
                 (
-                    "q.yaml:5: spec.limit.H100: is 2, less than the guarantee H100 3; raise it to"
-                    " 3 or lower the guarantee"
+                    "q.yaml:5: spec.limit.H100: is 2, less than what is guaranteed: b 3 H100; raise"
+                    " it to 3 or lower that"
                 )
             ],
         ),

@@ -4,7 +4,7 @@ Whatever a queue may do is granted by the queue above it: devices, types of work
 how well its work is protected. So nobody makes himself urgent, or impossible to evict.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -14,7 +14,7 @@ from shoal.model.workload import WorkloadType
 from shoal.objects.budgets import Prices, check_prices
 from shoal.objects.durations import duration_text
 from shoal.objects.forms import Source
-from shoal.objects.quotas import Part, Scale, guaranteed
+from shoal.objects.quotas import MOST_SETS, Part, Scale, bounding_sets, guaranteed
 
 Protection = Mapping[str, tuple[int, str]]
 """The bounds of evictions that hold: each by its name, with the queue that wrote it."""
@@ -237,19 +237,78 @@ class Grants:
 
     def _check_limit(self, queue: Queue) -> None:
         """Note where a queue may use less than it, or what is below it, is guaranteed."""
-        promised = self._guaranteed(queue)
-        for word, limit in queue.limit:
-            within = self._parts(promised, word)
-            cost = self._scale.cost(word, within)
-            if cost > limit * RATE_ONE:
-                least = -(-cost // RATE_ONE)
-                self._complain(
-                    queue,
-                    "limit",
-                    f"is {limit:,}, less than the guarantee {self._sum(word, within)}; raise it to"
-                    f" {least:,} or lower the guarantee",
-                    word,
-                )
+        limits = dict(queue.limit)
+        if UNITS in limits:
+            self._check_limit_in_units(queue, limits[UNITS])
+            return
+        compared = bounding_sets(limits, self._words_below(queue), self._scale)
+        if len(compared) > MOST_SETS:
+            said = "overlaps with guarantees in too many ways to compare; write the same words"
+            self._complain(queue, "limit", said)
+            return
+        short: list[frozenset[str]] = []
+        for words in compared:
+            behind = frozenset[str]().union(*map(self._scale.behind, words))
+            parts = self._within(queue, behind)
+            most, least = sum(limits[word] for word in words), sum(count for _, _, count in parts)
+            if least > most and not any(each <= words for each in short):
+                short.append(words)
+                self._complain_of_limits(queue, {w: n for w, n in queue.limit if w in words}, parts)
+
+    def _complain_of_limits(
+        self, queue: Queue, limits: Mapping[str, int], parts: Sequence[Part]
+    ) -> None:
+        """Say that limits together are less than what is guaranteed of nothing else."""
+        (word, limit), *others = limits.items()
+        least = sum(count for _, _, count in parts)
+        said, raised = f"is {limit:,}", f"raise it to {least:,}"
+        if others:
+            said += f", and {sum(limits.values()):,} together with {_shown(tuple(others))}"
+            raised = f"raise them to {least:,}"
+        if all(who == queue.name for who, _, _ in parts):
+            terms = [f"{each} {count:,}" for _, each, count in parts]
+            what, lower = "the guarantee", "the guarantee"
+        else:
+            terms = [f"{who} {count:,} {each}" for who, each, count in parts]
+            what, lower = "what is guaranteed:", "that"
+        summed = f" = {least:,}" if len(terms) > 1 else ""
+        self._complain(
+            queue,
+            "limit",
+            f"{said}, less than {what} {' + '.join(terms)}{summed}; {raised} or lower {lower}",
+            word,
+        )
+
+    def _check_limit_in_units(self, queue: Queue, limit: int) -> None:
+        within = self._parts(self._guaranteed(queue), UNITS)
+        cost = self._scale.cost(UNITS, within)
+        if cost > limit * RATE_ONE:
+            self._complain(
+                queue,
+                "limit",
+                f"is {limit:,}, less than the guarantee {self._sum(UNITS, within)}; raise it to"
+                f" {-(-cost // RATE_ONE):,} or lower the guarantee",
+                UNITS,
+            )
+
+    def _words_below(self, queue: Queue) -> set[str]:
+        """The words in which a queue and those below it are guaranteed something."""
+        words = {word for word, count in queue.guarantee or () if count and word != UNITS}
+        return words.union(*map(self._words_below, self._tree.children(queue.name)))
+
+    def _within(self, queue: Queue, accelerators: frozenset[str]) -> list[Part]:
+        """What a queue and those below it are guaranteed of these accelerators and of no others.
+
+        What a queue is guaranteed contains all of it that those below it are guaranteed.
+        """
+        own = [
+            (queue.name, word, count)
+            for word, count in queue.guarantee or ()
+            if word != UNITS and count and self._scale.behind(word) <= accelerators
+        ]
+        rest = accelerators.difference(*(self._scale.behind(word) for _, word, _ in own))
+        children = self._tree.children(queue.name) if rest else ()
+        return own + [part for child in children for part in self._within(child, rest)]
 
     def _check_shares(self, queue: Queue) -> None:
         """Note where what is borrowed or lent cannot be told from what is guaranteed."""

@@ -8,6 +8,7 @@ is promised of a group may be held on any accelerator of it, the dearest as well
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Final
 
 from shoal.catalog.catalog import Catalog
 from shoal.model.fractions import RATE_ONE
@@ -15,6 +16,9 @@ from shoal.model.queue import UNITS, Queue, QueueTree, Quota
 
 Names = Mapping[str, frozenset[str]]
 """The accelerators behind each word of the catalogue: a name, a group, or `units`."""
+
+MOST_SETS: Final = 4096
+"""Sets of limits that are compared with what is guaranteed, for each queue."""
 
 Part = tuple[str, str, int]
 """Who is promised something, the word, and how many devices of it (or units)."""
@@ -129,6 +133,33 @@ class Scale:
     def core_word(self, word: str) -> str:
         """What the core calls a word."""
         return UNITS if word == UNITS else "|".join(sorted(self.behind(word)))
+
+
+def bounding_sets(
+    limits: Iterable[str], words: Iterable[str], scale: Scale
+) -> list[frozenset[str]]:
+    """Which words of a limit have to be compared together with what is guaranteed, fewest first.
+
+    What is guaranteed of one word may be held under any limit on a part of it, and is bounded by
+    those limits together where they leave no part out. Where two such sets have a limit in common,
+    both of what they bound may want it, so their union counts as well. Other sets bound nothing
+    more, which is Hall's condition (Hall, "On Representatives of Subsets", 1935). Where there are
+    more than `MOST_SETS`, some are left out.
+    """
+    parts = {limit: scale.behind(limit) for limit in limits}
+    single: set[frozenset[str]] = set()
+    for word in words:
+        wanted = scale.behind(word)
+        bounding = frozenset(limit for limit, part in parts.items() if part & wanted)
+        if not wanted.difference(*(parts[limit] for limit in bounding)):
+            single.add(bounding)
+    found, pending = set(single), list(single)
+    while pending and len(found) <= MOST_SETS:
+        one = pending.pop()
+        unions = {one | other for other in single if one & other} - found
+        found |= unions
+        pending += unions
+    return sorted(found, key=lambda words: (len(words), sorted(words)))
 
 
 def guaranteed(tree: QueueTree, queue: Queue, scale: Scale) -> Quota:

@@ -30,8 +30,8 @@ def _case(made: QueueTree) -> Dated:
     return case
 
 
-def _a(what: WhenSpent, euros: int = 1, **more: object) -> Queue:
-    return queue("a", 4, budget=_money(euros, what), **more)
+def _a(what: WhenSpent, euros: int = 1) -> Queue:
+    return queue("a", 4, budget=_money(euros, what))
 
 
 def test_nothing_starts_on_what_has_no_price_where_nothing_starts_that_is_not_paid_for() -> None:
