@@ -1,4 +1,4 @@
-"""A namespace whose labels change, or that comes back under its name: case O04, on a cluster."""
+"""Queues that go and namespaces that change hands: the cases O03 and O04, on a cluster."""
 
 from collections.abc import Callable
 
@@ -204,3 +204,86 @@ async def test_o04_variant_the_label_is_removed(rig: Rig, to: To) -> None:
     assert rig.bound() == {running: "n1"}, "nothing starts in its place"
     assert charged(shoal) == {"vision": 0, "nlp": 0}
     assert not [write for write in rig.writes if write.startswith("evict")]
+
+
+LAB, OTHER = (Queue(name, "root", guarantee=((H100, 4),)) for name in ("lab", "other"))
+"""As they are written in the case O03."""
+
+
+def written(*queues: Queue) -> Written:
+    return Written((), QueueTree((Queue("root"), *queues)))
+
+
+def inside(shoal: Shoal, name: str) -> tuple[int, int, int]:
+    """Of a queue, as its status shows it: running, devices held, waiting."""
+    entries = [e for e in shoal.world.entries.values() if e.workload.queue == name]
+    devices = sum(shoal.world.tenants.used_units(name).values()) // UNIT
+    running = [entry for entry in entries if entry.held]
+    held_back = [hold for hold in shoal.scheduler.source.holds.values() if hold.refusal is not None]
+    waiting = [entry for entry in entries if not entry.held]
+    return len(running), devices, len(waiting) + len(held_back)
+
+
+def told(shoal: Shoal) -> set[str]:
+    """What those are told who are held back."""
+    holds = shoal.scheduler.source.holds.values()
+    return {refusal_text(hold.refusal) for hold in holds if hold.refusal is not None}
+
+
+@in_loop
+async def test_o03_a_queue_that_is_deleted_with_work_in_it(rig: Rig, to: To) -> None:
+    to(0)
+    rig.put(NODES, node("n1", 8))
+    rig.put(NAMESPACES, namespace())
+    shoal = Shoal(rig, options=SchedulerOptions(tick_s=0.0, written=written(LAB, OTHER)))
+
+    async def comes(name: str, devices: int, queue: str) -> None:
+        made = in_queue(pod(name, devices), queue)
+        made["metadata"]["annotations"]["shoal.dev/recreate"] = "true"
+        rig.put(PODS, made)
+        await shoal.settle()
+
+    async def ends(name: str) -> None:
+        rig.change(PODS, name, "ns", status={"phase": "Succeeded"})
+        await shoal.settle()
+
+    for name, devices in (("a", 1), ("b", 2), ("c", 6), ("d", 6), ("e", 6)):
+        await comes(name, devices, "lab")
+    for number in range(12):
+        await comes(f"o{number}", 1, "other")
+    assert inside(shoal, "lab") == (2, 3, 3)
+    assert inside(shoal, "other")[:2] == (5, 5)
+    to(10)
+    shoal.scheduler._keep_to(written(OTHER))
+    await shoal.settle()
+    assert inside(shoal, "lab") == (2, 3, 3)
+    (said,) = told(shoal)
+    assert said == (
+        "shoal.dev/queue is 'lab', and that queue is being deleted; nothing new starts in it. This"
+        " namespace may use: other"
+    )
+    assert shoal.world.tenants.guarantee("lab", H100).units == 3 * UNIT
+    to(20)
+    await ends("a")
+    assert inside(shoal, "lab") == (1, 2, 3)
+    assert inside(shoal, "other")[:2] == (6, 6), "the rest is lent"
+    to(30)
+    await ends("b")
+    assert shoal.world.tenants.tree.get("lab") is None, "it goes at once"
+    (said,) = told(shoal)
+    assert said == ("shoal.dev/queue is 'lab', which is no queue of this namespace. Nearest: other")
+    assert len(shoal.scheduler.source.holds) == 3
+    assert inside(shoal, "other")[:2] == (8, 8)
+    to(40)
+    shoal.scheduler._keep_to(written(LAB, OTHER))
+    await shoal.settle()
+    assert told(shoal) == set()
+    assert inside(shoal, "lab") == (0, 0, 3)
+    for number in range(12):
+        await ends(f"o{number}")
+    back = [
+        (uid[4], entry.state.value, entry.workload.created_us < BEGAN_US + MINUTE_US)
+        for uid, entry in sorted(shoal.world.entries.items())
+        if entry.workload.queue == "lab"
+    ]
+    assert back == [("c", "running", True), ("d", "waiting", True), ("e", "waiting", True)]
