@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from shoal.core.decisions import Reserve
 from shoal.model.queue import Order
-from shoal.model.verdict import Stage
+from shoal.model.verdict import Obstacle, Reason, Stage
 from tests.core.build import node
 from tests.core.cases import MINUTE_US, SECOND_US, Case, batch, queue, tree, work
 
@@ -63,7 +63,10 @@ def test_q05_fairness_orders_starts_and_does_not_evict() -> None:
     case.submit(work("b/b3"))
     case.to(10)
     case.submit(work("a/a4"))
-    assert case.verdict("a/a4").stage is Stage.PLACE
+    verdict = case.verdict("a/a4")
+    assert (verdict.stage, verdict.obstacles) == (Stage.PLACE, (Obstacle(Reason.WHOLE_DEVICES, 1),))
+    assert (case.holds("a"), case.holds("b")) == (3000, 5000), "eight of eight are held"
+    assert case.seen[-1].at_us == 10 * MINUTE_US
     case.to(12)
     case.end("b/b1")
     assert case.starts("a/a4") == ["12:00"]
@@ -94,7 +97,8 @@ def test_q06_reserve_and_fill_in_honestly() -> None:
     assert isinstance(reserve, Reserve)
     assert (at_us, reserve.at_us) == (0, 60 * MINUTE_US)
     assert [placement.node for placement in reserve.placements] == ["n1"]
-    assert case.holds("lab") == 5000
+    assert (reserve.workload, reserve.reason) == ("lab/w8", Reason.RESERVED)
+    assert case.holds("lab") == 5000, "the small ones; it holds no quota while it waits"
     for name in ("s1", "s2", "s3", "s4"):
         assert case.starts(f"lab/{name}") == ["1:00"]
     assert case.nodes_of("lab/s2") == case.nodes_of("lab/s3") == ["n2"]
@@ -114,6 +118,7 @@ def test_q06_what_is_overdue_gives_no_new_time() -> None:
     case.to(61)
     entry = case.world.entries["lab/w8"]
     assert entry.reserved is not None
+    assert entry.reserved.at_us == 60 * MINUTE_US, "there is no new time"
     assert case.starts("lab/w8") == []
     case.submit(work("lab/s5", run_us=MINUTE_US))
     assert "n1" not in case.nodes_of("lab/s5")
@@ -130,6 +135,9 @@ def test_q07_changed_priorities_count_and_protection_stays() -> None:
     case.submit(work("q/job-1", priority=3000))
     case.to(12)
     case.submit(work("q/job-3", priority=3000))
+    assert case.turn().look_again_us == 30 * MINUTE_US, "job-2 may be evicted then"
+    assert case.verdict("q/job-1").obstacles == (Obstacle(Reason.WHOLE_DEVICES, 1),)
+    assert case.evictions == []
     case.to(30)
     assert case.evicted == [("30:00", "q/job-2", 30)]
     assert case.starts("q/job-1") == ["30:00"]

@@ -8,7 +8,7 @@ from shoal.core import events as ev
 from shoal.model.fractions import UNIT
 from shoal.model.node import Node
 from shoal.model.request import Request
-from shoal.model.verdict import OverQuota, Reason, Stage, Wake
+from shoal.model.verdict import Obstacle, OverQuota, Reason, Stage, Wake
 from shoal.model.workload import PodSet, Workload, WorkloadType
 from tests.core.build import device, node, share, whole
 from tests.core.cases import Case, batch, queue, tree, work
@@ -26,6 +26,8 @@ def test_q01_what_can_never_fit_neither_blocks_nor_thrashes() -> None:
     case.submit(work("a/w3", 3))
     assert case.evicted == [("2:00", "b/w1", 2)]
     assert case.starts("a/w3") == ["2:00"]
+    assert case.verdict("b/w1").obstacles == (Obstacle(Reason.WHOLE_DEVICES, 1),)
+    assert (case.holds("a"), case.holds("b")) == (3000, 0), "three of three are held by a/w3"
     case.run_on()
     case.to(10)
     case.happen(ev.NodeSeen(0, node("n2", 4)))

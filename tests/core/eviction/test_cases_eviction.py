@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from shoal.core import events as ev
-from shoal.core.decisions import Evict, Freeze
+from shoal.core.decisions import Evict, Freeze, Reserve
 from shoal.core.eviction.evictions import Evictions
 from shoal.model.queue import EvictionBounds
-from shoal.model.verdict import Reason, Stage
+from shoal.model.verdict import Obstacle, Reason, Stage
 from shoal.model.workload import Outcome
 from tests.core.build import node
 from tests.core.cases import MINUTE_US, SECOND_US, Case, batch, queue, tree, work
@@ -36,7 +36,12 @@ def test_e01_victims_that_stop_at_different_speeds_do_not_take_turns() -> None:
     case.to("10:30")
     entry = case.world.entries["b/wB"]
     assert entry.group is not None
-    assert case.verdict("b/wB").stage is Stage.PLACE
+    verdict = case.verdict("b/wB")
+    assert (verdict.stage, verdict.obstacles) == (Stage.PLACE, (Obstacle(Reason.WHOLE_DEVICES, 1),))
+    (kept,) = (seen.decision for seen in case.seen if isinstance(seen.decision, Reserve))
+    assert (kept.workload, kept.reason) == ("a/p", Reason.RECLAIM)
+    assert sum(len(place.leaves) for place in kept.placements) == 4
+    assert (case.holds("a"), case.holds("b")) == (4000, 2000), "two are free, and charged to a"
     case.to(60)
     assert case.starts("a/p") == ["11:30"]
     assert len(case.evictions) == 2
@@ -90,7 +95,8 @@ def test_e03_no_eviction_unless_the_asker_then_starts() -> None:
     case.to(10)
     case.submit(work("q/w8", 8, priority=100))
     assert case.evictions == []
-    assert case.verdict("q/w8").stage is Stage.PLACE
+    verdict = case.verdict("q/w8")
+    assert (verdict.stage, verdict.obstacles) == (Stage.PLACE, (Obstacle(Reason.WHOLE_DEVICES, 4),))
     case.to(11)
     case.submit(work("q/s1", priority=100))
     assert case.evicted == [("11:00", "q/l8", 4)]
@@ -112,6 +118,8 @@ def test_e04_reclaim_from_an_elastic_gang() -> None:
     case.submit(work("hi/h4"))
     assert case.evicted[1:] == [("20:00", "lo/e", 20)]
     assert case.starts("hi/h4") == ["20:00"]
+    assert case.verdict("lo/e").obstacles == (Obstacle(Reason.WHOLE_DEVICES, 1),)
+    assert case.holds("hi") == 4000, "four of the four that it is guaranteed"
     assert case.world.entries["lo/e"].group is not None
     case.run_on()
     case.end("hi/h1")
@@ -146,6 +154,9 @@ def test_e05_disruption_budgets_are_seen_before_victims_are_chosen() -> None:
 def test_e05_variant_a_nobody_may_go() -> None:
     case = _e05(2, "v1", "v2")
     assert case.evictions == []
+    verdict = case.verdict("a/p")
+    assert (verdict.stage, verdict.obstacles) == (Stage.PLACE, (Obstacle(Reason.WHOLE_DEVICES, 1),))
+    assert [case.world.evictions.allowed(f"b/{name}") for name in ("v1", "v2")] == [0, 0]
     case.run_on()
     case.happen(ev.DisruptionBudgetSet(0, "one", 1, ("b/v1",)))
     assert [uid for _, uid, _ in case.evictions] == ["b/v1"]
