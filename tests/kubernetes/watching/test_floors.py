@@ -159,6 +159,7 @@ async def test_after_low_slots_are_scaled_away_those_left_are_the_floor(rig: Rig
     gone = [service.pod_in(shoal, slot) for slot in (0, 2)]
     events = told(shoal)
     service.scale(3)
+    await shoal.step()
     for name in gone:
         rig.change(PODS, name, "ns", metadata={"deletionTimestamp": rig.stamp()})
     await shoal.step()

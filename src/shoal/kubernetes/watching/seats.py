@@ -204,7 +204,6 @@ class Seats(Books):
             uid = f"{owner}/{number}"
             left = to_come[owner] = to_come.get(owner, self._to_come(owner)) - 1
             if self.units.returning[uid] <= now_us or left < 0:
-                self._owners_dirty[owner] = None
                 yield from self.units.expire(uid, now_us)
         for (uid, number), until_us in list(self._empty.items()):
             flight = self.flights.get(uid)

@@ -222,8 +222,7 @@ class Source(Starts):
         again_us = self.units.timed_out.expire(owner, now_us, self.options.slot_keep_us)
         if again_us is not None:
             self.units.due.add(owner, again_us)
-        left = self.flights_of.get(owner) or self.units.leaving.get(owner)
-        if not left and not self.truth.pods.by(OWNER, owner):
+        if not self.truth.pods.by(OWNER, owner) and not self.flights_of.get(owner):
             self.units.numbers.forget(owner)
             self.floors.forget(owner)
             self.units.refusals.pop(owner, None)
