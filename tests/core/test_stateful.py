@@ -11,6 +11,7 @@ from shoal.core.budget import Budget
 from shoal.core.cycle import Cycle, cycle
 from shoal.core.decisions import Decision, Resize, Start
 from shoal.core.demand import ClassPrice, Prices, TaskClass
+from shoal.core.foreseen import foreseen
 from shoal.core.placing.defragment import propose
 from shoal.core.policies import POLICIES, Policy
 from shoal.core.validate import Validator, check, check_answers
@@ -253,6 +254,24 @@ class CoreMachine(RuleBasedStateMachine):
     def queues_set(self, tree: QueueTree) -> None:
         """Somebody writes other queues."""
         self.loop.feed(ev.QueuesSet(self.now(), tree))
+
+    @rule(tree=trees())
+    def other_queues_are_foreseen(self, tree: QueueTree) -> None:
+        """What is said before of other queues is what the world finds when it keeps to them."""
+        told = tuple(self.world.snapshot(self.time))
+        before, after = foreseen(self.world, self.world.tenants.tree, tree, self.time)
+        assert tuple(self.world.snapshot(self.time)) == told, "to ask changes nothing"
+        for queues, said in ((None, before), (tree, after)):
+            then = World()
+            for event in told:
+                then.apply(event)
+            if queues is not None:
+                then.apply(ev.QueuesSet(self.time, queues))
+            then.tenants.bring_up_to_date()
+            assert said.owed == then.tenants.owed()
+            due = {uid for _, uid in then.limits.running.due(self.time)}
+            assert due <= said.ended.keys() <= due | then.limits.again_us.keys()
+            assert said.refused.keys() == {uid for _, uid in then.limits.waiting.due(self.time)}
 
     @rule(
         name=st.sampled_from(["root", "team", "a", "c"]),

@@ -11,8 +11,10 @@ from shoal.kubernetes.memory import content_of
 from shoal.kubernetes.metrics import SchedulerMetrics
 from shoal.kubernetes.scheduler import SchedulerOptions, now_us
 from shoal.kubernetes.wire.kinds import NAMESPACES, NODES, PODS
+from shoal.model.meaning import BorrowDebt, Debt, QueueGone, RunsEnded
 from shoal.model.queue import Queue, QueueTree
 from shoal.model.selector import Selector
+from shoal.model.workload import WorkloadType
 from shoal.objects.files import Written
 from tests.kubernetes.fake_api import in_loop, until
 from tests.kubernetes.manifests import Body, namespace, node, pod
@@ -106,6 +108,48 @@ async def test_a_queue_closes_that_is_not_written_any_more_and_goes_when_it_is_e
     assert shoal.world.tenants.used_units("lab") != {}
     rig.remove(PODS, "one", "ns")
     await shoal.settle()
+    assert shoal.world.tenants.tree.get("lab") is None
+
+
+@in_loop
+async def test_a_scheduler_tells_debts_and_who_is_ended(rig: Rig) -> None:
+    shoal = begun(rig, LAB, DESK)
+    for name in ("one", "two"):
+        rig.put(PODS, batch(pod(name), "lab"))
+    await shoal.settle()
+    new = written(
+        Queue(
+            "lab",
+            "root",
+            guarantee=((H100, 1),),
+            borrow=((H100, 0),),
+            maximum_run_us=((WorkloadType.BATCH, 1_000_000),),
+        ),
+        DESK,
+    )
+    soon_us = now_us() + 5_000_000
+    meant = shoal.scheduler.organisation.take(new, soon_us)
+    assert RunsEnded("lab", WorkloadType.BATCH, 2, 1_000_000) in meant
+    assert [each for each in meant if isinstance(each, Debt)] == [
+        BorrowDebt("lab", H100, 840_000, 0)
+    ]
+    closes = shoal.scheduler.organisation.take(written(), soon_us)
+    assert QueueGone("lab", 0, 2) in closes
+
+
+@in_loop
+async def test_the_only_queue_below_another_closes_there(rig: Rig) -> None:
+    shoal = begun(rig, LAB)
+    rig.put(PODS, batch(pod("one"), "lab"))
+    await shoal.settle()
+    alone = Written((), QueueTree((Queue("root", limit=((H100, 1),)),)))
+    shoal.scheduler._keep_to(alone)
+    rig.put(PODS, batch(pod("late"), "root"))
+    await shoal.settle()
+    assert rig.bound() == {"one": "n1"}, "one device may be held, and lab holds it"
+    rig.remove(PODS, "one", "ns")
+    await shoal.settle()
+    assert sorted(rig.bound()) == ["late"]
     assert shoal.world.tenants.tree.get("lab") is None
 
 

@@ -114,11 +114,21 @@ def _check_quotas(tree: QueueTree, one: Queue) -> None:
         assert lent * 1000 <= scale.cost(word, inside)
 
 
+def _check_where_work_counts(old: QueueTree, tree: QueueTree, inside: dict[str, Inside]) -> None:
+    """What runs in a queue goes on to count there, and in the nearest above it that there is."""
+    for name, here in inside.items():
+        if not here.running or old.get(name) is None:
+            continue
+        queue = tree.get(name)
+        assert queue is not None
+        if queue.closing:
+            above = (each for each in reversed(old.path(name)[:-1]) if tree.get(each) is not None)
+            assert queue.parent == next(above, "top")
+
+
 HELD = st.dictionaries(st.sampled_from((SXM, "T4", "unheard-of")), st.integers(0, 12 * UNIT))
 WORK = st.builds(
-    lambda running, waiting, units: Inside(
-        running, waiting, units if running else {}, {n: u // 2 for n, u in units.items() if running}
-    ),
+    lambda running, waiting, units: Inside(running, waiting, units if running else {}),
     st.integers(0, 3),
     st.integers(0, 3),
     HELD,
@@ -136,7 +146,7 @@ def test_what_a_change_means_can_always_be_said(
     old, new = accepted(before), accepted(after)
     if old is None or new is None:
         return
-    for said in meaning(old, new, inside, NAMES):
+    for said in meaning(old, new, inside):
         for language in Language:
             assert "{" not in meaning_text(said, language)
     tree = closing_kept(old, new, inside, NAMES)
@@ -146,6 +156,7 @@ def test_what_a_change_means_can_always_be_said(
         if each.closing:
             assert each.name in {leaf.name for leaf in tree.leaves()} or tree.children(each.name)
             _check_children(tree, each.parent)
+    _check_where_work_counts(old, tree, inside)
     counted = resolved(tree, NAMES)
     assert [each.name for each in counted.queues] == [each.name for each in tree.queues]
     # What the core counts does not change by being written out again.

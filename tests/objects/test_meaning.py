@@ -3,11 +3,10 @@
 from shoal.model.fractions import UNIT
 from shoal.model.meaning import (
     Debt,
-    FieldsChanged,
-    GuaranteeDebt,
+    Duration,
+    FieldChanged,
     Inside,
     LeafNoMore,
-    LimitDebt,
     Meaning,
     NeighbourDebt,
     PoolChanged,
@@ -19,12 +18,13 @@ from shoal.model.meaning import (
     QuotaChanged,
     QuotaField,
     Running,
+    Spending,
     TypeDebt,
     TypesChanged,
     WeightChanged,
 )
 from shoal.model.pool import Pool
-from shoal.model.queue import UNITS, QueueTree
+from shoal.model.queue import Budget, Period, Priority, QueueTree, WhenSpent
 from shoal.model.workload import WorkloadType
 from shoal.objects.meaning import closing_kept, meaning, pools_meaning, without_closed
 from shoal.objects.quotas import names_of
@@ -37,19 +37,18 @@ SXM = "H100-SXM5-80GB"
 TOP = queue("top", "guarantee: {H100: 16}")
 
 
-def holds(running: int, devices: float, *, fixed: float = 0, waiting: int = 0) -> Inside:
-    """So many workloads on so many H100, of which the work on some cannot be taken back."""
-    units, fixed_units = round(devices * UNIT), round(fixed * UNIT)
-    return Inside(running, waiting, {SXM: units}, {SXM: fixed_units} if fixed else {})
+def holds(running: int, devices: float, *, waiting: int = 0) -> Inside:
+    """So many workloads on so many H100."""
+    return Inside(running, waiting, {SXM: round(devices * UNIT)})
 
 
 def said(old: list[str], new: list[str], **inside: Inside) -> list[Meaning]:
-    return list(meaning(read(old).tree, read(new).tree, inside, NAMES))
+    return list(meaning(read(old).tree, read(new).tree, inside))
 
 
 def test_a_tree_that_is_the_same_means_nothing() -> None:
     texts = [TOP, queue("a", "parent: top, guarantee: {H100: 8}, limit: {H100: 8}")]
-    assert said(texts, texts, a=holds(3, 12, fixed=12)) == []
+    assert said(texts, texts, a=holds(3, 12)) == []
 
 
 def test_what_is_granted_is_told_field_by_field() -> None:
@@ -59,8 +58,7 @@ def test_what_is_granted_is_told_field_by_field() -> None:
         queue(
             "a",
             "parent: top, guarantee: {H100: 4}, limit: {T4: 1}, borrow: {H100: 2}, weight: 3,"
-            " types: [training, batch], order: fifo, maximumRun: {batch: 1h},"
-            " eviction: {graceMax: 1m}",
+            " placeable: {H100: 4}, types: [training, batch], namespaces: {matchLabels: {a: b}}",
         ),
     ]
     assert said(old, new) == [
@@ -68,10 +66,61 @@ def test_what_is_granted_is_told_field_by_field() -> None:
         QuotaChanged("a", QuotaField.LIMIT, "H100", 9, None),
         QuotaChanged("a", QuotaField.LIMIT, "T4", None, 1),
         QuotaChanged("a", QuotaField.BORROW, "H100", None, 2),
+        QuotaChanged("a", QuotaField.PLACEABLE, "H100", None, 4),
         WeightChanged("a", 2, 3),
         TypesChanged("a", (), (WorkloadType.INFERENCE, WorkloadType.NOTEBOOK)),
-        FieldsChanged("a", ("maximumRun", "order", "eviction.graceMax")),
+        FieldChanged("a", "namespaces"),
     ]
+
+
+def test_other_fields_are_told_from_what_to_what() -> None:
+    old = [
+        TOP,
+        queue(
+            "a",
+            "parent: top, maximumRun: {batch: 2h, training: 5h}, aging: 1h,"
+            " priorities: {urgent: {value: 100}, low: {value: -1}},"
+            " eviction: {minimumRun: 30m, perWorkloadPerDay: 4},"
+            " budget: {period: month, deviceHours: 100}",
+        ),
+    ]
+    new = [
+        TOP,
+        queue(
+            "a",
+            "parent: top, maximumRun: {batch: 1h, training: 5h}, maximumWait: {batch: 1d},"
+            " order: fifo, reclaimWithin: 10s, starvationAfter: 1h,"
+            ' priorities: {urgent: {value: 50, subjects: ["user:u"]}},'
+            " eviction: {graceMax: 1m, perWorkloadPerDay: 6, deviceHoursLostPerDay: 1},"
+            " budget: {period: month, deviceHours: 0, whenSpent: no-new-starts}",
+        ),
+    ]
+    hour = Duration(3_600_000_000)
+    month = Budget(Period.MONTH, 100, WhenSpent.NO_BORROWING)
+    nothing = Budget(Period.MONTH, 0, WhenSpent.NO_NEW_STARTS)
+    found = {each.field: (each.before, each.after) for each in changed(old, new)}
+    assert found == {
+        "order": ("priority", "fifo"),
+        "reclaimWithin": (Duration(600_000_000), Duration(10_000_000)),
+        "aging": (hour, None),
+        "starvationAfter": (Duration(86_400_000_000), hour),
+        "eviction.graceMax": (None, Duration(60_000_000)),
+        "eviction.minimumRun": (Duration(1_800_000_000), None),
+        "eviction.perWorkloadPerDay": (4, 6),
+        "eviction.deviceHoursLostPerDay": (None, 1),
+        "maximumRun.batch": (Duration(7_200_000_000), hour),
+        "maximumWait.batch": (None, Duration(86_400_000_000)),
+        "priorities.urgent": (Priority("urgent", 100), Priority("urgent", 50, ("user:u",))),
+        "priorities.low": (Priority("low", -1), None),
+        "budget": (Spending(month, ""), Spending(nothing, "")),
+    }
+
+
+def changed(old: list[str], new: list[str]) -> list[FieldChanged]:
+    """The fields that change; nothing else does."""
+    found = said(old, new)
+    assert all(isinstance(each, FieldChanged) for each in found)
+    return [each for each in found if isinstance(each, FieldChanged)]
 
 
 def test_queues_come_move_and_go() -> None:
@@ -134,61 +183,34 @@ def test_what_runs_where_its_pool_will_not_serve_it_is_a_debt() -> None:
     )
 
 
+def runs_beside(*nodes: str) -> Running:
+    """Work that shares devices with strangers on these nodes, and will."""
+    return Running(BATCH, frozenset(nodes), frozenset(nodes), frozenset(nodes))
+
+
+def test_queues_that_come_to_be_strangers_on_a_device_are_a_debt() -> None:
+    there, shared = pools("n1"), pools("n1; sharedBetweenQueues: true")
+    parts = Running(BATCH, frozenset({"n1"}), frozenset(), frozenset({"n1"}))
+    joins = Running(BATCH, frozenset({"n1"}), frozenset({"n1"}), frozenset())
+    assert pools_meaning(there, there, (parts, joins), LABELS) == (NeighbourDebt("p", 1),)
+    assert pools_meaning(shared, shared, (parts, joins), LABELS) == ()
+    assert pools_meaning(there, there, (runs_beside("n1"),), LABELS) == (), "it was there before"
+
+
 def test_queues_that_share_devices_where_they_may_no_longer_are_a_debt() -> None:
     shared = "sharedBetweenQueues: true"
     old = pools(f"n1; {shared}", f"n2; {shared}", "n3")
     new = pools("n1", f"n3; {shared}")
     running = (
-        Running(BATCH, frozenset({"n1", "n2"}), frozenset({"n1", "n2"})),
-        Running(BATCH, frozenset({"n1"}), frozenset({"n1"})),
+        runs_beside("n1", "n2"),
+        runs_beside("n1"),
         Running(BATCH, frozenset({"n1"})),
-        Running(BATCH, frozenset({"n3"}), frozenset({"n3"})),
+        runs_beside("n3"),
     )
     debts = [each for each in pools_meaning(old, new, running, LABELS) if isinstance(each, Debt)]
     assert debts == [NeighbourDebt("", 1), NeighbourDebt("p", 2)]
     text = meaning_text(debts[0])
     assert text.startswith("A debt: workloads on nodes in no pool that share devices with other")
-
-
-# Debts ----------------------------------------------------------------------------------------
-
-
-def test_a_limit_below_what_is_held_is_a_debt_at_every_level() -> None:
-    old = [queue("top"), queue("a", "parent: top"), queue("b", "parent: top")]
-    new = [queue("top", "limit: {H100: 10}"), queue("a", "parent: top, limit: {H100: 4}"), old[2]]
-    debts = said(old, new, a=holds(2, 6), b=holds(1, 5))[2:]
-    assert debts == [LimitDebt("top", "H100", 11 * UNIT, 10), LimitDebt("a", "H100", 6 * UNIT, 4)]
-
-
-def test_a_debt_that_was_there_is_listed_again_only_if_it_grows() -> None:
-    trees = [[queue("top", f"limit: {{H100: {n}}}")] for n in (4, 5, 3)]
-    assert said(trees[0], trees[1], top=holds(1, 6)) == [
-        QuotaChanged("top", QuotaField.LIMIT, "H100", 4, 5)
-    ]
-    assert said(trees[0], trees[2], top=holds(1, 6))[1:] == [LimitDebt("top", "H100", 6 * UNIT, 3)]
-
-
-def test_a_limit_in_units_counts_by_rates_and_rounds_up() -> None:
-    old, new = [queue("top")], [queue("top", "limit: {units: 6}")]
-    assert said(old, new, top=holds(1, 3))[1:] == []
-    (debt,) = said(old, new, top=holds(1, 3.5))[1:]
-    assert debt == LimitDebt("top", UNITS, 3 * UNIT * 1734 // 1000 + UNIT * 867 // 1000, 6)
-
-
-def test_what_cannot_be_taken_back_beyond_a_guarantee_is_a_debt() -> None:
-    old = [TOP, queue("a", "parent: top, guarantee: {H100: 8}"), queue("b", "parent: top")]
-    less = queue("a", "parent: top, guarantee: {H100: 2}")
-    # What others are not guaranteed of the parent's 16 covers it.
-    assert said(old, [TOP, less, old[2]], a=holds(1, 6, fixed=6)) == [
-        QuotaChanged("a", QuotaField.GUARANTEE, "H100", 8, 2)
-    ]
-    full = queue("b", "parent: top, guarantee: {H100: 14}")
-    found = said(old, [TOP, less, full], a=holds(1, 6, fixed=5))
-    assert found[-1] == GuaranteeDebt("a", "H100", 5 * UNIT, 2)
-    # Work that can be taken back owes nothing.
-    assert not any(
-        isinstance(each, GuaranteeDebt) for each in said(old, [TOP, less, full], a=holds(1, 6))
-    )
 
 
 # Closing --------------------------------------------------------------------------------------
@@ -204,7 +226,7 @@ def closed(old: QueueTree, new: QueueTree, **inside: Inside) -> QueueTree:
 def test_O03_a_deleted_queue_closes_and_keeps_of_its_guarantee_what_it_uses() -> None:
     old, new = read([TOP, LAB, OTHER]).tree, read([TOP, OTHER]).tree
     inside = {"lab": holds(2, 3, waiting=3), "other": holds(1, 4)}
-    assert list(meaning(old, new, inside, NAMES)) == [QueueCloses("lab", 2, 3)]
+    assert list(meaning(old, new, inside)) == [QueueCloses("lab", 2, 3)]
     tree = closing_kept(old, new, inside, NAMES)
     lab = tree.get("lab")
     assert lab is not None
@@ -219,21 +241,25 @@ def test_O03_it_goes_when_it_is_empty_and_comes_back_as_it_was() -> None:
     assert without_closed(closing, ["lab"]) is closing
     assert without_closed(closing, ["other"]) == new
     # Nothing more is said of it when it has gone, and it is new when it is written again.
-    assert list(meaning(closing, new, {}, NAMES)) == []
-    again = meaning(closing, old, {"lab": Inside(waiting=3)}, NAMES)
+    assert list(meaning(closing, new, {})) == []
+    again = meaning(closing, old, {"lab": Inside(waiting=3)})
     assert list(again) == [QueueAdded("lab", "top", 3)]
     assert closed(closing, old, lab=holds(1, 2)) == old
 
 
-def test_a_queue_closes_under_one_that_is_above_others() -> None:
+def test_a_queue_closes_under_the_nearest_above_it_which_takes_work_again() -> None:
     old = read([TOP, queue("mid", "parent: top"), queue("lab", "parent: mid"), OTHER]).tree
-    # The queue above it is a leaf now, and work waits in leaves.
     new = read([TOP, queue("mid", "parent: top"), OTHER]).tree
     tree = closed(old, new, lab=holds(1, 1))
     lab = tree.get("lab")
     assert lab is not None
-    assert lab.parent == "top"
+    assert lab.parent == "mid", "so that it counts under the limit there"
     assert {each.name for each in tree.leaves()} == {"mid", "other", "lab"}
+    # It is a leaf already, so nobody is told that it takes work no more.
+    assert list(meaning(tree, new, {"mid": holds(1, 1, waiting=2)})) == []
+    below = [TOP, queue("mid", "parent: top"), queue("new", "parent: mid"), OTHER]
+    inside = {"mid": holds(1, 1, waiting=2)}
+    assert LeafNoMore("mid", 1, 2) in meaning(tree, read(below).tree, inside)
 
 
 def test_a_queue_whose_work_has_moved_away_does_not_close() -> None:
@@ -241,15 +267,36 @@ def test_a_queue_whose_work_has_moved_away_does_not_close() -> None:
     new = read([TOP, queue("a", "parent: top"), OTHER]).tree
     inside = {"a": holds(2, 3)}
     assert closing_kept(old, new, inside, NAMES) == new
-    assert list(meaning(old, new, inside, NAMES)) == [
+    assert list(meaning(old, new, inside)) == [
         QueueMoved("a", "mid", "top"),
         QueueGone("mid", 0),
     ]
 
 
-def test_where_every_queue_is_a_leaf_none_closes() -> None:
+def test_a_queue_closes_under_a_root_that_is_alone() -> None:
     old, new = read([TOP, LAB]).tree, read([TOP]).tree
-    assert closed(old, new, lab=holds(1, 1)) == new
+    tree = closed(old, new, lab=holds(1, 1))
+    assert [(each.name, each.parent) for each in tree.queues] == [("top", ""), ("lab", "top")]
+    other = read([queue("corp")]).tree
+    tree = closed(old, other, lab=holds(1, 1))
+    assert [(each.name, each.parent) for each in tree.queues] == [
+        *(("corp", ""), ("top", "corp"), ("lab", "top"))
+    ]
+
+
+def test_without_any_queue_nothing_closes_and_that_is_said() -> None:
+    old, inside = read([TOP, LAB]).tree, {"lab": holds(2, 1, waiting=3)}
+    assert closing_kept(old, QueueTree(), inside, NAMES) == QueueTree()
+    assert list(meaning(old, QueueTree(), inside)) == [QueueGone("top", 0), QueueGone("lab", 3, 2)]
+
+
+def test_a_closing_queue_keeps_what_the_nearest_written_guarantee_above_it_has_left() -> None:
+    mid = queue("mid", "parent: top")
+    old = read([TOP, mid, queue("lab", "parent: mid, guarantee: {H100: 4}")]).tree
+    new = read([TOP, mid, queue("other", "parent: top, guarantee: {H100: 14}")]).tree
+    lab = closed(old, new, lab=holds(2, 3)).get("lab")
+    assert lab is not None
+    assert (lab.parent, lab.guarantee) == ("mid", (("H100", 2),))
 
 
 def test_a_closing_queue_keeps_no_more_than_its_parent_has_left() -> None:

@@ -6,12 +6,16 @@ import pytest
 
 from shoal.model.fractions import UNIT
 from shoal.model.meaning import (
-    FieldsChanged,
+    BorrowDebt,
+    Duration,
+    FieldChanged,
     GuaranteeDebt,
     LeafNoMore,
+    LendDebt,
     LimitDebt,
     Meaning,
     NeighbourDebt,
+    PlaceableDebt,
     PoolChanged,
     PoolHow,
     QueueAdded,
@@ -20,10 +24,14 @@ from shoal.model.meaning import (
     QueueMoved,
     QuotaChanged,
     QuotaField,
+    RunsEnded,
+    Spending,
     TypeDebt,
     TypesChanged,
+    WaitsRefused,
     WeightChanged,
 )
+from shoal.model.queue import Budget, Period, Priority, WhenSpent
 from shoal.model.workload import WorkloadType
 from shoal.texts import meanings
 from shoal.texts.language import Language
@@ -71,22 +79,125 @@ EACH: list[tuple[Meaning, str]] = [
             " runs goes on."
         ),
     ),
-    (FieldsChanged("a", ("order", "aging")), "Queue a: order, aging changed."),
+    (FieldChanged("a", "namespaces"), "Queue a: namespaces changes."),
+    (FieldChanged("a", "order", "fifo", "fair"), "Queue a: order changes from fifo to fair."),
+    (
+        FieldChanged("a", "eviction.perWorkloadPerDay", 1000, 4),
+        "Queue a: eviction.perWorkloadPerDay changes from 1,000 to 4.",
+    ),
+    (
+        FieldChanged("a", "aging", None, Duration(5_400_000_000)),
+        "Queue a: aging is 1h30m; it had none of its own.",
+    ),
+    (
+        FieldChanged("a", "reclaimWithin", Duration(90_061_000_000), Duration(0)),
+        "Queue a: reclaimWithin changes from 1d1h1m1s to 0s.",
+    ),
+    (
+        FieldChanged("a", "maximumRun.batch", Duration(60_000_000), None),
+        "Queue a: maximumRun.batch, which was 1m, goes.",
+    ),
+    (
+        FieldChanged(
+            "a",
+            "priorities.urgent",
+            Priority("urgent", 100, ("user:a", "user:b", "user:c", "user:d")),
+            Priority("urgent", 1000),
+        ),
+        (
+            "Queue a: priorities.urgent changes from 100 for user:a, user:b, user:c and 1 more to"
+            " 1,000."
+        ),
+    ),
+    (
+        FieldChanged("a", "priorities.low", None, Priority("low", -1, ("group:g",))),
+        "Queue a: priorities.low is -1 for group:g; it had none of its own.",
+    ),
+    (
+        FieldChanged(
+            "a",
+            "budget",
+            Spending(Budget(Period.MONTH, 5000, WhenSpent.NO_BORROWING), ""),
+            Spending(Budget(Period.WEEK, 0, WhenSpent.NO_NEW_STARTS), ""),
+        ),
+        (
+            "Queue a: budget changes from 5,000 device hours a month, then no borrowing to 0 device"
+            " hours a week, then no new starts."
+        ),
+    ),
+    (
+        FieldChanged(
+            "a",
+            "budget",
+            None,
+            Spending(
+                Budget(Period.YEAR, None, WhenSpent.WARN, 12_000_500_000, "Europe/Berlin"), "EUR"
+            ),
+        ),
+        (
+            "Queue a: budget is 12,000.5 EUR a year (Europe/Berlin), then a warning; it had none of"
+            " its own."
+        ),
+    ),
+    (
+        RunsEnded("a", WorkloadType.TRAINING, 2, 3_600_000_000),
+        (
+            "Queue a: work of type training that has run for its new maximum of 1h is ended at"
+            " once: 2."
+        ),
+    ),
+    (
+        WaitsRefused("a", WorkloadType.BATCH, 1, 86_400_000_000),
+        (
+            "Queue a: work of type batch that has waited for its new maximum of 1d is refused at"
+            " once: 1."
+        ),
+    ),
+    (
+        QueueGone("a", 0, 2),
+        "Queue a goes with all queues; 2 that run in it go on and are charged to none.",
+    ),
+    (
+        QuotaChanged("a", QuotaField.PLACEABLE, "H100", None, 8),
+        "Queue a: the number on one node of H100 is 8; there was none.",
+    ),
     (PoolChanged("p", PoolHow.ADDED), "Pool p is new."),
     (PoolChanged("p", PoolHow.REMOVED), "Pool p goes; what runs on its nodes goes on."),
     (PoolChanged("p", PoolHow.CHANGED), "Pool p is changed."),
     (
-        LimitDebt("a", "H100", UNIT * 13 // 2, 4),
+        LimitDebt("a", "H100", UNIT * 5 // 2, 4 * UNIT),
         (
             "A debt: queue a holds 6.5 H100, 2.5 above its limit of 4. Nothing is ended for it;"
             " nothing that adds to it starts, and it falls as work ends."
         ),
     ),
     (
-        GuaranteeDebt("a", "H100", 6 * UNIT, 2),
+        GuaranteeDebt("a", "H100", 4 * UNIT, 2 * UNIT),
         (
             "A debt: 6 H100 in queue a cannot be taken back, 4 more than it is guaranteed (2)."
             " Nothing is ended for it; nothing that adds to it starts."
+        ),
+    ),
+    (
+        BorrowDebt("a", "H100", 4 * UNIT, 0),
+        (
+            "A debt: queue a borrows 4 H100, 4 more than it may (0). Nothing is ended for it;"
+            " nothing that adds to it starts, and it falls as work ends."
+        ),
+    ),
+    (
+        PlaceableDebt("a", "H100", 8 * UNIT, 16 * UNIT),
+        (
+            "A debt: of 16 H100 that queue a is guaranteed together on single nodes, 8 are not to"
+            " be had so, as other work lies between. Nothing is ended for it; nothing that adds to"
+            " it starts, and it falls as work ends."
+        ),
+    ),
+    (
+        LendDebt("a", "H100", UNIT, 3 * UNIT),
+        (
+            "A debt: 3 H100 are not lent, most of them by queue a, and 1 of them are not free."
+            " Nothing is ended for it; nothing that adds to it starts, and it falls as work ends."
         ),
     ),
     (

@@ -2,11 +2,11 @@
 
 from shoal.core.tenancy.inside import inside_of
 from shoal.kubernetes.watching.source import Source
-from shoal.loop.meanings import meanings
+from shoal.loop.meanings import change
 from shoal.model.meaning import Meaning
 from shoal.model.queue import QueueTree
 from shoal.objects.files import Written
-from shoal.objects.meaning import InsideOf, closing_kept, without_closed
+from shoal.objects.meaning import closing_kept, without_closed
 from shoal.objects.quotas import Names
 from shoal.objects.tree import resolved
 
@@ -22,14 +22,15 @@ class Organisation:
 
     def take(self, written: Written, now_us: int) -> tuple[Meaning, ...]:
         """Keep to these from now on, all at once; return what that means for who is there."""
-        world, before = self._source.world, self.written
-        inside = inside_of(world)
-        self._keep_to(before.tree, written, inside, now_us)
-        return meanings(world, inside, before, written, self._names)
+        foreseen = change(self._source.world, self.written, written, self._names, now_us)
+        self._keep(foreseen.written, now_us)
+        return foreseen.meanings
 
     def recall(self, before: QueueTree, now_us: int) -> None:
         """Have queues close that an earlier leader kept to, and in which work runs still."""
-        self._keep_to(before, self.written, inside_of(self._source.world), now_us)
+        inside = inside_of(self._source.world)
+        tree = closing_kept(before, self.written.tree, inside, self._names)
+        self._keep(Written(self.written.pools, tree), now_us)
 
     def let_closed_go(self, now_us: int) -> None:
         """Forget queues that were closing and hold nothing any more."""
@@ -37,10 +38,6 @@ class Organisation:
         left = without_closed(tree, self._source.world.holders)
         if left is not tree:
             self._keep(Written(self.written.pools, left), now_us)
-
-    def _keep_to(self, before: QueueTree, after: Written, inside: InsideOf, now_us: int) -> None:
-        tree = closing_kept(before, after.tree, inside, self._names)
-        self._keep(Written(after.pools, tree), now_us)
 
     def _keep(self, written: Written, now_us: int) -> None:
         self.written = written

@@ -12,7 +12,6 @@ from shoal.catalog.catalog import Catalog
 from shoal.core.decisions import Decision, Start, Wait
 from shoal.core.policies import Policy
 from shoal.core.queueing.grouping import place_of
-from shoal.core.tenancy.inside import inside_of
 from shoal.core.world import State, World
 from shoal.kubernetes.api.client import Client
 from shoal.kubernetes.consistency import differences
@@ -29,7 +28,7 @@ from shoal.kubernetes.watching.truth import Stage, Truth, listed
 from shoal.kubernetes.wire.kinds import NAMESPACES
 from shoal.kubernetes.wire.pod import Pod
 from shoal.loop.engine import Loop, NoRecorder
-from shoal.loop.meanings import labels_of, meanings
+from shoal.loop.meanings import change, labels_of
 from shoal.model.hold import Hold
 from shoal.model.meaning import Meaning
 from shoal.model.pool import Pool, pools_of_node
@@ -435,7 +434,7 @@ async def look_ahead(
     problems = node_problems(new.pools, labels_of(world))
     if problems:
         raise BadObjectsError(problems)
-    return meanings(world, inside_of(world), old, new, names_of(catalog))
+    return change(world, old, new, names_of(catalog), now_us()).meanings
 
 
 def _made_anew(truth: Truth, catalog: Catalog, written: Written, askers: Askers) -> Source:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from shoal.model.queue import Budget, Priority
 from shoal.model.workload import WorkloadType
 
 
@@ -14,27 +15,27 @@ from shoal.model.workload import WorkloadType
 class Inside:
     """The work in one queue, without that of the queues below it.
 
-    `units` is what is charged to it by accelerator, in units of a device (`fractions.UNIT`);
-    `fixed_units` is the part of it that cannot be taken back. Workloads that run or wait are
-    counted.
+    `units` is what is charged to it by accelerator, in units of a device (`fractions.UNIT`).
+    Workloads that run or wait are counted.
     """
 
     running: int = 0
     waiting: int = 0
     units: Mapping[str, int] = field(default_factory=dict)
-    fixed_units: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
     """A workload that runs: where, and on which of these nodes it shares a device with strangers.
 
-    Strangers are work of another queue right below the root.
+    Strangers are work of another queue right below the root: of the tree that there is
+    (`beside_strangers`), and of the one that comes (`strangers_then`).
     """
 
     type: WorkloadType
     nodes: frozenset[str]
     beside_strangers: frozenset[str] = frozenset()
+    strangers_then: frozenset[str] = frozenset()
 
 
 class QuotaField(StrEnum):
@@ -44,6 +45,7 @@ class QuotaField(StrEnum):
     LIMIT = "limit"
     BORROW = "borrow"
     LEND = "lend"
+    PLACEABLE = "placeable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +59,15 @@ class QueueAdded:
 
 @dataclass(frozen=True, slots=True)
 class QueueGone:
-    """A queue is no longer written, and nothing runs in it; `waiting` need another one."""
+    """A queue is no longer written and goes; `waiting` need another one.
+
+    Work runs in it only where no queue at all is written any more, so that none is there to close
+    under: `running` go on, and are charged to no queue.
+    """
 
     queue: str
     waiting: int
+    running: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +127,55 @@ class TypesChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class FieldsChanged:
-    """Other fields of a queue change, called as people write them."""
+class Duration:
+    """A time span as the value of a field, in microseconds."""
+
+    us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """A budget as the value of a field; money of it is in this currency."""
+
+    budget: Budget
+    currency: str
+
+
+FieldValue = int | str | Duration | Spending | Priority
+"""The value of a field: a number, a word, a time span, a budget, or one of the priorities."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldChanged:
+    """Another field of a queue changes, called as people write it (`eviction.minimumRun`).
+
+    None: it is not written. Neither value is given where it is too long for a line (`namespaces`).
+    """
 
     queue: str
-    fields: tuple[str, ...]
+    field: str
+    before: FieldValue | None = None
+    after: FieldValue | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunsEnded:
+    """So many workloads of a type have run for their new maximum and are ended at once."""
+
+    queue: str
+    type: WorkloadType
+    workloads: int
+    maximum_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class WaitsRefused:
+    """So many workloads of a type have waited for their new maximum and are refused at once."""
+
+    queue: str
+    type: WorkloadType
+    workloads: int
+    maximum_us: int
 
 
 class PoolHow(StrEnum):
@@ -144,26 +195,47 @@ class PoolChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class LimitDebt:
-    """A queue will hold more than its limit: nothing is ended, and nothing starts that adds to it.
+class QuotaDebt:
+    """A quota that what is held will break: nothing is ended, and nothing starts that adds to it.
 
-    `held_units` are of a device, or where the word is `units`, of a device of the reference.
+    Units are of a device, or where the word is `units`, of a device of the reference. `over_units`
+    is by how much it is broken, `bound_units` what it says.
     """
 
     queue: str
     word: str
-    held_units: int
-    limit: int
+    over_units: int
+    bound_units: int
 
 
-@dataclass(frozen=True, slots=True)
-class GuaranteeDebt:
-    """What cannot be taken back in a queue will be more than is guaranteed; units as above."""
+class LimitDebt(QuotaDebt):
+    """A queue will hold more than its limit."""
 
-    queue: str
-    word: str
-    fixed_units: int
-    guarantee: int
+    __slots__ = ()
+
+
+class BorrowDebt(QuotaDebt):
+    """A queue will hold more beyond its guarantee than it may borrow."""
+
+    __slots__ = ()
+
+
+class GuaranteeDebt(QuotaDebt):
+    """What cannot be taken back in a queue will be more than is guaranteed."""
+
+    __slots__ = ()
+
+
+class PlaceableDebt(QuotaDebt):
+    """Of what a queue is promised together on single nodes, others will hold some for good."""
+
+    __slots__ = ()
+
+
+class LendDebt(QuotaDebt):
+    """Less will be free than queues do not lend, of which the queue keeps most."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +258,6 @@ class NeighbourDebt:
     running: int
 
 
-QuotaDebt = LimitDebt | GuaranteeDebt
 PoolDebt = TypeDebt | NeighbourDebt
 Debt = QuotaDebt | PoolDebt
 
@@ -199,7 +270,9 @@ Meaning = (
     | QuotaChanged
     | WeightChanged
     | TypesChanged
-    | FieldsChanged
+    | FieldChanged
+    | RunsEnded
+    | WaitsRefused
     | PoolChanged
     | Debt
 )

@@ -110,7 +110,8 @@ class Queue:
     root the shortest counts.
 
     A queue that is `closing` is no longer written: what runs in it goes on and is charged to it,
-    nothing new starts in it, and it goes when it holds nothing.
+    nothing new starts in it, and it goes when it holds nothing. It does not keep the queue above it
+    from taking work itself.
 
     Work that has waited longer than `starvation_after_us` gets the next reservation. Waiting for
     `aging_us` moves work ahead in the order like one point of priority. `maximum_wait_us`: work of
@@ -182,8 +183,9 @@ class QueueTree:
         return tuple(self._below.get(name, ()))
 
     def leaves(self) -> tuple[Queue, ...]:
-        """Return the queues that work can wait in."""
-        return tuple(queue for queue in self.queues if queue.name not in self._below)
+        """Return the queues that work can wait in: none is below them but such as close."""
+        above = {queue.parent for queue in self.queues if not queue.closing}
+        return tuple(queue for queue in self.queues if queue.name not in above)
 
     def path(self, name: str) -> tuple[str, ...]:
         """Return the names from the root down to a queue; a name that is unknown stands alone."""

@@ -3,11 +3,9 @@
 from collections.abc import Iterable, Sequence
 from threading import Lock
 
-from shoal.core.tenancy.inside import inside_of
-from shoal.loop.meanings import labels_of, meanings
+from shoal.loop.meanings import change, labels_of
 from shoal.model.meaning import Debt, Meaning, PoolChanged, PoolDebt
 from shoal.objects.files import BadObjectsError, Written, read_object_texts
-from shoal.objects.meaning import closing_kept
 from shoal.objects.pools import node_problems
 from shoal.objects.tree import resolved
 from shoal.server.desk import Desk
@@ -39,19 +37,18 @@ class Changes:
             written = self._read(files)
             with standing.reading(language) as look:
                 self._check_nodes(look, written)
-                inside = inside_of(look.world)
                 old = Written(look.world.fleet.pools, look.tree)
-                said = meanings(look.world, inside, old, written, standing.names)
-                tree = closing_kept(look.tree, written.tree, inside, standing.names)
+                now_us = standing.doors.now_us()
+                new = change(look.world, old, written, standing.names, now_us)
             if not dry_run:
-                self._desk.keep_to(written.pools, resolved(tree, standing.names))
-                standing.take(Written(written.pools, tree))
+                self._desk.keep_to(written.pools, resolved(new.written.tree, standing.names))
+                standing.take(new.written)
                 standing.keep("---\n".join(f"# {each.name}\n{each.text}\n" for each in files))
         return ObjectsView(
             applied=not dry_run,
             pools=len(written.pools),
             queues=len(written.tree.queues),
-            meanings=[_view(each, language) for each in said],
+            meanings=[_view(each, language) for each in new.meanings],
         )
 
     def _read(self, files: Iterable[ObjectFile]) -> Written:

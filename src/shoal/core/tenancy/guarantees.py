@@ -14,8 +14,9 @@ decides is judged alike.
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from shoal.core.arrays.fleet import Fleet
-from shoal.core.arrays.journal import IntArray
 from shoal.core.tenancy.accounts import Accounts, Bound, bounds_of, guarantee_of
 from shoal.core.tenancy.shrinking import Shrinking
 from shoal.model.fractions import RATE_ONE, UNIT
@@ -197,9 +198,9 @@ class Guarantees(Accounts):
         return {
             (queue, name): over
             for queue, path in self._paths.items()
-            if not self._children[path[0]]
             for name in names
             if self._fixed[path[0], self._column(name)]
+            and self._own_fixed(path[0], frozenset({self._column(name)}), rated=False)
             if (over := self._not_guaranteed(queue, name, {})) is not None
         }
 
@@ -244,13 +245,25 @@ class Guarantees(Accounts):
     def _needed(self, number: int, columns: frozenset[int], rated: bool) -> int:  # noqa: FBT001
         """Return how large a guarantee of a queue on some accelerators would have to be.
 
-        It covers what cannot be returned in a leaf, and what every child lays claim to. In
-        thousandths of a unit.
+        It covers what cannot be returned in the queue itself, and what every child lays claim to.
+        In thousandths of a unit.
         """
-        children = self._children[number]
-        if not children:
-            return self._on(self._fixed, number, columns, rated)
-        return sum(self._claimed(child, columns, rated) for child in children)
+        claimed = sum(self._claimed(child, columns, rated) for child in self._children[number])
+        return claimed + self._own_fixed(number, columns, rated=rated)
+
+    def _own_fixed(self, number: int, columns: frozenset[int], *, rated: bool) -> int:
+        """Return what cannot be returned in a queue itself, in thousandths of a unit.
+
+        Work waits in leaves, but a queue may have come to be above others, or to have closing ones
+        below it, while there was work in it.
+        """
+        own = self._fixed[number]
+        if children := self._children[number]:
+            own = np.maximum(own - self._fixed[children].sum(axis=0), 0)
+        return sum(
+            int(own[column]) * (int(self._rates[column]) if rated else RATE_ONE)
+            for column in columns
+        )
 
     def _claimed(self, number: int, columns: frozenset[int], rated: bool) -> int:  # noqa: FBT001
         """Return what a queue lays claim to of a guarantee above it, in thousandths of a unit.
@@ -278,19 +291,6 @@ class Guarantees(Accounts):
         if rated:
             return -(-milli * int(rates.max()) // RATE_ONE)
         return -(-milli * RATE_ONE // max(1, int(rates.min())))
-
-    def _on(
-        self,
-        account: IntArray,
-        number: int,
-        columns: frozenset[int],
-        rated: bool,  # noqa: FBT001
-    ) -> int:
-        """Return what is on an account of some accelerators, in thousandths of a unit."""
-        return sum(
-            int(account[number, column]) * (int(self._rates[column]) if rated else RATE_ONE)
-            for column in columns
-        )
 
     def _columns(self, bound: Bound) -> frozenset[int]:
         if bound.rated:

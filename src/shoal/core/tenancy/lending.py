@@ -97,11 +97,7 @@ class Lending(Guarantees):
         return None
 
     def _over_lending(self, queue: str, bound: Bound, asked: Mapping[str, int]) -> OverQuota:
-        path = frozenset(self._paths[queue])
-        keeper = min(
-            (number for number in sorted(self._keepers) if self._lend[number]),
-            key=lambda number: (number in path, -self._keeps(number, bound)),
-        )
+        keeper = self._keeper(bound, frozenset(self._paths[queue]))
         mine = self._count(bound, asked)
         return OverQuota(
             Reason.LEND_LIMIT,
@@ -110,6 +106,13 @@ class Lending(Guarantees):
             self._held_by_all(bound) - mine,
             mine,
             max(0, self._capacity_of(bound) - self._kept(0, bound)),
+        )
+
+    def _keeper(self, bound: Bound, path: frozenset[int] = frozenset()) -> int:
+        """Return the queue that keeps most of what a bound counts, if there is one off a path."""
+        return min(
+            (number for number in sorted(self._keepers) if self._lend[number]),
+            key=lambda number: (number in path, -self._keeps(number, bound)),
         )
 
     def _too_little_free(self, bound: Bound) -> int:

@@ -20,6 +20,7 @@ from shoal.core.arrays.labels import BoolArray
 from shoal.core.tenancy.accounts import Bound, bounds_of
 from shoal.core.tenancy.dominance import LOWERED_PART, dominant_share
 from shoal.core.tenancy.lending import Lending
+from shoal.core.tenancy.owed import Owed
 from shoal.core.tenancy.slots import NEVER_RETURNED, Slots
 from shoal.model.fractions import RATE_ONE, UNIT
 from shoal.model.queue import UNITS, Queue, QueueTree
@@ -281,27 +282,44 @@ class Tenants(Lending):
 
     def debts(self) -> dict[tuple[str, str], int]:
         """Return by how many units each (kind of rule, queue and accelerators) is broken."""
-        found = {}
+        return {key: owed.over_units for key, owed in self.owed().items()}
+
+    def owed(self) -> dict[tuple[str, str], Owed]:
+        """Return what is owed, by kind of rule, and by queue and accelerators.
+
+        What is kept free is owed once for each of the accelerators, whichever queues keep it.
+        """
+        found: dict[tuple[str, str], Owed] = {}
         for number, queue in enumerate(self.tree.queues):
-            for bound in self._limits[number]:
-                over = self._sum(self._used, number, bound) - bound.units
-                if over > 0:
-                    found["limit", f"{queue.name}\0{bound.name}"] = over
-            for bound in self._borrow[number]:
-                over = self._borrowed(number, bound) - bound.units
-                if over > 0:
-                    found["borrowing", f"{queue.name}\0{bound.name}"] = over
+            for rule, bounds, held in (
+                ("limit", self._limits, partial(self._sum, self._used)),
+                ("borrowing", self._borrow, self._borrowed),
+            ):
+                for bound in bounds[number]:
+                    over = held(number, bound) - bound.units
+                    if over > 0:
+                        owed = Owed(rule, queue.name, bound.name, over, bound.units)
+                        found[rule, f"{queue.name}\0{bound.name}"] = owed
         for (name, accelerator), uncovered in self.uncovered().items():
-            over = uncovered.used_units - uncovered.bound_units
-            found["guarantee", f"{name}\0{accelerator}"] = over
+            found["guarantee", f"{name}\0{accelerator}"] = Owed(
+                "guarantee",
+                uncovered.queue,
+                uncovered.accelerators,
+                uncovered.used_units - uncovered.bound_units,
+                uncovered.bound_units,
+            )
         for number, missing in self.missing_slots().items():
             promise = self.slots.promises[number]
-            where = f"{promise.queue}\0{promise.word}"
-            found["placeable", where] = missing * promise.devices * UNIT
+            each = promise.devices * UNIT
+            promised = self.guarantee(promise.queue, min(promise.accelerators)).units // each * each
+            owed = Owed("placeable", promise.queue, promise.word, missing * each, promised)
+            found["placeable", f"{promise.queue}\0{promise.word}"] = owed
         for bound in self._kept_of:
             over = self._too_little_free(bound)
             if over:
-                found["lending", bound.name] = over
+                keeper = self.tree.queues[self._keeper(bound)].name
+                owed = Owed("lending", keeper, bound.name, over, self._kept(0, bound))
+                found["lending", bound.name] = owed
         return found
 
     def rank(self, queue: str, accelerators: tuple[str, ...]) -> tuple[bool, int]:
