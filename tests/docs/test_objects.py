@@ -124,7 +124,8 @@ def test_what_a_parent_does_not_write_is_what_its_children_have() -> None:
 def test_more_evictions_than_the_root_says_protect_less_and_none_is_refused() -> None:
     top = queue("top", "eviction: {perWorkloadPerDay: 4}")
     assert "If the root says `perWorkloadPerDay: 4`, a\nteam may write 6" in PAGE
-    assert only([top, queue("a", "parent: top, eviction: {perWorkloadPerDay: 6}")], "a")
+    six = only([top, queue("a", "parent: top, eviction: {perWorkloadPerDay: 6}")], "a")
+    assert six.eviction.per_workload_per_day == 6
     assert problems([top, queue("a", "parent: top, eviction: {perWorkloadPerDay: 0}")])
 
 
