@@ -202,8 +202,10 @@ class Seats(Books):
         to_come: dict[str, int] = {}
         for owner, number in sorted(map(_slot_of, self.units.returning)):
             uid = f"{owner}/{number}"
-            left = to_come[owner] = to_come.get(owner, self._to_come(owner)) - 1
-            if self.units.returning[uid] <= now_us or left < 0:
+            if owner not in to_come:
+                to_come[owner] = self._to_come(owner)
+            to_come[owner] -= 1
+            if self.units.returning[uid] <= now_us or to_come[owner] < 0:
                 yield from self.units.expire(uid, now_us)
         for (uid, number), until_us in list(self._empty.items()):
             flight = self.flights.get(uid)
