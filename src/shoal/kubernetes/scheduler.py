@@ -355,10 +355,14 @@ class Scheduler:
         """Take note of a start that does not come true, and tell its pods."""
         if flight.failure:
             return
-        node = flight.seats[number].placement.node
+        late = flight.seats[number]
+        node, pod = late.placement.node, self.source.pods.get(late.pod)
+        name = pod.metadata.name if pod is not None else f"number {number}"
         _log.info("start failed", workload=flight.uid, pod=number, node=node, why=reason)
         for uid in flight.pods:
-            self._say(uid, "StartFailed", f"Not started on node {node}: {reason}", warning=True)
+            alone = uid == late.pod
+            what = "Not started" if alone else f"Taken back, as pod {name} did not start"
+            self._say(uid, "StartFailed", f"{what} on node {node}: {reason}", warning=True)
         self.source.fail(flight, number, reason, now_us())
 
     def evicts(self, flight: Flight) -> None:

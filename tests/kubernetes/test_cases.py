@@ -1,9 +1,11 @@
-"""Queues that go and namespaces that change hands: the cases O03 and O04, on a cluster."""
+"""The cases O03, O04 and Q08 on a cluster: queues that go, namespaces that change hands, gangs."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+from shoal.kubernetes.executing.deadlines import DeadlineOptions
 from shoal.kubernetes.scheduler import SchedulerOptions
 from shoal.kubernetes.wire.kinds import JOBS, NAMESPACES, NODES, PODS
 from shoal.model.fractions import UNIT
@@ -287,3 +289,46 @@ async def test_o03_a_queue_that_is_deleted_with_work_in_it(rig: Rig, to: To) -> 
         if entry.workload.queue == "lab"
     ]
     assert back == [("c", "running", True), ("d", "waiting", True), ("e", "waiting", True)]
+
+
+@in_loop
+async def test_q08_a_gang_of_which_a_pod_cannot_be_bound_is_taken_back_with_the_reason(
+    rig: Rig, to: To, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six workers of a Job; the first one's volume does not exist, and 60 s are waited for it."""
+    missing = 'persistentvolumeclaim "data" not found'
+    bind, broken = rig._place, list[str]()
+    monkeypatch.setattr(
+        rig, "_place", lambda pod: missing if pod["metadata"]["name"] in broken else bind(pod)
+    )
+
+    def limited(devices: int) -> Written:
+        return written(replace(LAB, guarantee=None, limit=((H100, devices),)))
+
+    to(0)
+    rig.put(NODES, node("n1", 8))
+    rig.put(NAMESPACES, namespace())
+    patience = DeadlineOptions(refused_us=MINUTE_US)
+    options = SchedulerOptions(tick_s=0.0, written=limited(4), deadlines=patience)
+    shoal = Shoal(rig, options=options)
+    owners = Owners(rig, (rig.put(JOBS, job("ray", 6)), "Job", "lab"))
+    owners.make()
+    broken.append(min(each["metadata"]["name"] for each in rig.pods()))
+    await shoal.settle()
+    assert all(each["spec"]["schedulingGates"] for each in rig.pods())
+    to(5)
+    shoal.scheduler._keep_to(limited(6))
+    await shoal.settle()
+    assert len(rig.bound()) == 5
+    assert shoal.states() == {"uid-ray/0": "starting"}
+    to(7)
+    await shoal.settle()
+    assert rig.bound() == {}
+    assert shoal.held("n1") == 0
+    said = {pod: note for pod, reason, note in shoal.said if reason == "StartFailed"}
+    (name,) = broken
+    assert said.pop(f"uid-{name}") == f"Not started on node n1: {missing}"
+    assert len(said) == 5
+    assert set(said.values()) == {
+        f"Taken back, as pod {name} did not start on node n1: {missing}",
+    }
