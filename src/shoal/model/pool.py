@@ -20,7 +20,7 @@ class PlacementPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A set of nodes with a purpose; a node is in exactly one pool.
+    """A set of nodes with a purpose; a node is in one pool, or in none.
 
     `types` says which work it serves and `modes` how its devices may be shared, in the order in
     which they are preferred. Without a `placement` it has the policy of all other nodes. `levels`
