@@ -227,6 +227,20 @@ def test_why_says_stage_position_obstacles_and_holders(busy: Shell) -> None:
     assert json.loads(busy("why bert-sweep -o json"))["fitting_nodes"] == 0
 
 
+def test_why_says_of_a_replica_that_its_service_can_do_without_it(
+    shell: Shell, tmp_path: Path
+) -> None:
+    web = job("web", queue="serving", type="inference", minimum="1")
+    web |= {"apiVersion": "apps/v1", "kind": "Deployment"}
+    web["spec"] = {"replicas": 2, "template": web["spec"]["template"]}
+    (tmp_path / "web.yaml").write_text(yaml.safe_dump(web))
+    shell(f"submit {tmp_path / 'web.yaml'}")
+    said = [shell(f"why web/{slot}") for slot in range(2)]
+    assert said[0].startswith("web/0 · inference · 1 device · queue serving · ")
+    assert said[1].startswith("web/1 · spare inference · 1 device · queue serving · ")
+    assert "可让出的推理" in shell("why web/1 --lang zh")
+
+
 def test_why_in_chinese_and_in_another_time_zone(
     busy: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -206,6 +206,7 @@ def test_of_a_service_only_replicas_above_its_minimum_borrow_and_go(api: Api) ->
     api.rig.now_us += 10 * MINUTE_US
     rows = [workload(api, f"web/{slot}") for slot in range(6)]
     assert {row["state"] for row in rows} == {"running"}
+    assert [row["spare"] for row in rows] == [False, False, True, True, True, True]
     api.submit(job("p", 4, queue="a", accelerators="H100"))
     api.rig.step()
     states = [workload(api, f"web/{slot}")["state"] for slot in range(6)]

@@ -384,9 +384,10 @@ def _heading(answer: Json, language: Language) -> str:
     row = answer["workload"]
     now = datetime.fromisoformat(answer["now"])
     state = row["outcome"] or row["state"]
+    type_ = word(row["type"], language)
     parts = [
         plain(row["name"]),
-        word(row["type"], language),
+        screen_text("spare", language, type=type_) if row["spare"] else type_,
         _size(row, language),
         screen_text("queue", language, queue=plain(row["queue"])),
     ]

@@ -87,6 +87,7 @@ class WorkloadView(Model):
     """One workload. `position` counts from 1 among those that wait in its queue and may ever start.
 
     `waiting_since` is when it came, or was last taken from what it held; `eviction` the last.
+    `spare`: it is a replica of inference that its service can do without.
     """
 
     id: str
@@ -95,6 +96,7 @@ class WorkloadView(Model):
     name: str
     queue: str
     type: str
+    spare: bool
     priority: int
     state: str
     outcome: str | None

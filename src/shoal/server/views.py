@@ -71,6 +71,7 @@ def workload_view(look: Look, life: Life) -> WorkloadView:
         name=workload.name,
         queue=workload.queue,
         type=workload.type.value,
+        spare=workload.spare,
         priority=priority_of(look.world.tenants.tree, entry.workload if entry else workload),
         state=state,
         outcome=life.outcome.value if life.outcome else None,

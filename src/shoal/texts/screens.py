@@ -91,6 +91,7 @@ _CHINESE: Final[Mapping[str, str]] = {
 _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
     Language.ENGLISH: {
         "queue": "queue {queue}",
+        "spare": "spare {type}",
         "waiting-for": "waiting {time}",
         "position": "{position} of {all} in its queue",
         "devices-one": "1 device",
@@ -127,6 +128,7 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
     },
     Language.CHINESE: {
         "queue": "队列 {queue}",
+        "spare": "可让出的{type}",
         "waiting-for": "已等待 {time}",
         "position": "在队列中排第 {position}，共 {all} 个",
         "devices-one": "1 张设备",
