@@ -198,6 +198,21 @@ def test_a_lender_takes_back_from_a_queue_that_closes_below_a_leaf(lab: Api) -> 
     assert sorted(found[each] for each in ("one", "two")) == ["running", "waiting"]
 
 
+def test_a_guarantee_covers_what_closes_below_it_and_own_work_together(lab: Api) -> None:
+    """Of four guaranteed to mid, lab keeps the two that it uses; three more are one too many."""
+    mid = queue("mid", "parent: acme, guarantee: {H100: 4}")
+    take(lab, TOP, mid, queue("lab", "parent: mid, guarantee: {H100: 4}"), OTHER)
+    lab.submit(pod("old", 2, queue="lab", type="notebook", accelerators="H100"))
+    take(lab, TOP, mid, OTHER)
+    three = pod("three", 3, queue="mid", type="notebook", accelerators="H100")
+    lab.submit(three, pod("two", 2, queue="mid", type="notebook", accelerators="H100"))
+    assert states(lab) == {"old": "running", "three": "waiting", "two": "running"}
+    end(lab, "old")
+    end(lab, "two")
+    take(lab, TOP, mid, OTHER)
+    assert states(lab) == {"three": "running"}
+
+
 # Debts -------------------------------------------------------------------------------------------
 
 

@@ -1,9 +1,9 @@
 """What other queues would make of a world, found without changing it."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from shoal.core.arrays.charges import charges_of
+from shoal.core.arrays.charges import Charge, charges_of
 from shoal.core.entry import Entry
 from shoal.core.limits.timelimits import TimeLimits
 from shoal.core.tenancy.owed import Owed
@@ -11,6 +11,9 @@ from shoal.core.tenancy.tenants import Tenants
 from shoal.core.world import World
 from shoal.model.queue import QueueTree
 from shoal.model.workload import WorkloadType
+
+Charged = list[tuple[int, tuple[Charge, ...]]]
+"""What is charged for pods, by their numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,23 +41,16 @@ def foreseen(
     tenants.clock(max(now_us, world.tenants.now_us))
     tenants.set_tree(world.tenants.tree)
     tenants.remember(*world.tenants.remembered())
+    charged = [(entry, _charged(world, entry)) for entry in world.entries.values()]
     first, second = (
-        Foreseen(_owed(world, tenants, tree), *_ended(world, tree, now_us))
+        Foreseen(_owed(tenants, tree, charged), *_ended(world, tree, now_us))
         for tree in (before, after)
     )
     return first, second
 
 
-def _owed(world: World, tenants: Tenants, tree: QueueTree) -> Mapping[tuple[str, str], Owed]:
-    tenants.set_tree(tree)
-    for entry in world.entries.values():
-        _charge(world, tenants, entry)
-    tenants.bring_up_to_date()
-    return tenants.owed()
-
-
-def _charge(world: World, tenants: Tenants, entry: Entry) -> None:
-    """Charge what a workload holds, or is kept for it, as `World.count` does."""
+def _charged(world: World, entry: Entry) -> Charged:
+    """Return what a workload holds, or is kept for it, by pod."""
     charged = []
     for pod, placement in entry.held.items():
         charges = charges_of(world.fleet, entry.request_of(pod), placement)
@@ -62,13 +58,24 @@ def _charge(world: World, tenants: Tenants, entry: Entry) -> None:
     if entry.reserved is not None:
         pods = (placement.pod for placement in entry.reserved.placements)
         charged += zip(pods, entry.reserved.charges, strict=True)
-    queue = entry.workload.queue
-    for pod, charges in charged:
-        if not entry.rests(pod):
-            fixed = tenants.stays(entry.workload, spared=entry.spared(pod))
-            tenants.charge(queue, charges, 1, fixed=fixed)
-        if entry.borrowed is not None:
-            tenants.pin(queue, charges, entry.borrowed, 1)
+    return charged
+
+
+def _owed(
+    tenants: Tenants, tree: QueueTree, charged: Iterable[tuple[Entry, Charged]]
+) -> Mapping[tuple[str, str], Owed]:
+    """Charge all of it by a tree, as `World.count` does, and return what is owed."""
+    tenants.set_tree(tree)
+    for entry, by_pod in charged:
+        queue = entry.workload.queue
+        for pod, charges in by_pod:
+            if not entry.rests(pod):
+                fixed = tenants.stays(entry.workload, spared=entry.spared(pod))
+                tenants.charge(queue, charges, 1, fixed=fixed)
+            if entry.borrowed is not None:
+                tenants.pin(queue, charges, entry.borrowed, 1)
+    tenants.bring_up_to_date()
+    return tenants.owed()
 
 
 def _ended(

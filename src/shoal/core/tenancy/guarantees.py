@@ -33,6 +33,9 @@ Shrunk = tuple[str, str, int]
 Uncovered = Mapping[tuple[str, str], OverQuota]
 """By queue and accelerator: the guarantee nearest to it that is too small."""
 
+Needs = dict[tuple[int, Bound], int]
+"""How large guarantees would have to be, in units, by queue and guarantee."""
+
 
 class Guarantees(Accounts):
     """Accounts, with what their queues are guaranteed."""
@@ -195,13 +198,14 @@ class Guarantees(Accounts):
         a guarantee on several is used for.
         """
         names = self._fleet.accelerators()
+        known: Needs = {}
         return {
             (queue, name): over
             for queue, path in self._paths.items()
             for name in names
             if self._fixed[path[0], self._column(name)]
             and self._own_fixed(path[0], frozenset({self._column(name)}), rated=False)
-            if (over := self._not_guaranteed(queue, name, {})) is not None
+            if (over := self._not_guaranteed(queue, name, {}, known)) is not None
         }
 
     def over_others(
@@ -226,13 +230,23 @@ class Guarantees(Accounts):
         return None
 
     def _not_guaranteed(
-        self, queue: str, accelerator: str, asked: Mapping[str, int]
+        self,
+        queue: str,
+        accelerator: str,
+        asked: Mapping[str, int],
+        known: Needs | None = None,
     ) -> OverQuota | None:
-        """Return why what cannot be returned is not covered by guarantees, from the queue up."""
+        """Return why what cannot be returned is not covered by guarantees, from the queue up.
+
+        `known` is filled with what queues need while nothing is charged.
+        """
+        known = {} if known is None else known
         first: OverQuota | None = None
         for number in self._paths[queue]:
             bound = self._guarantee_on(number, accelerator)
-            needed = self._needed_of(number, bound)
+            needed = known.get((number, bound))
+            if needed is None:
+                needed = known[number, bound] = self._needed_of(number, bound)
             if needed <= bound.units:
                 return None
             first = first or self._over(Reason.GUARANTEE, number, bound, needed, asked)
