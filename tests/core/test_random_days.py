@@ -37,7 +37,7 @@ from shoal.loop.story import Story
 from shoal.model.isolation import PRESETS
 from shoal.model.modes import Cap
 from shoal.model.node import Node, Taint, TaintEffect
-from shoal.model.pool import Pool
+from shoal.model.pool import PlacementPolicy, Pool
 from shoal.model.queue import UNITS, Queue, QueueTree, Quota
 from shoal.model.request import (
     AffinityTerm,
@@ -277,6 +277,8 @@ class Day:
                 Selector((Requirement("zone", Operator.IN, tuple(zones)),)),
                 tuple(each for each in WorkloadType if self.chance.random() < 0.7),
                 (),
+                self.chance.choice([None, *PlacementPolicy]),
+                ("size", "zone"),
                 mixes_queues=self.chance.random() < 0.3,
             )
             for zones, often in (("a", 0.4), ("ab", 0.1), ("b", 0.4))
