@@ -20,13 +20,18 @@ from shoal.core.placing.growing import Growing
 from shoal.core.placing.keeping import backfills, free, lay, lift, lost, nobody_goes
 from shoal.core.placing.reservation import Reservation
 from shoal.core.policies import Policy
+from shoal.core.queueing.grouping import starves
 from shoal.core.queueing.looks import Looks
 from shoal.core.queueing.order import Heads
 from shoal.core.queueing.waiting import Group
 from shoal.core.tenancy.quota import Refusal, promise, start_within_quota, units_of
 from shoal.core.world import World
+from shoal.model.queue import Queue
 from shoal.model.verdict import Reason, Stage, Verdict
 from shoal.model.workload import Placement
+
+STARVING_LOOKED_AT = 4
+"""Workloads of a queue that have waited for longest for one of which places are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +102,14 @@ class _Run:
         self._ahead = {e.workload.uid: each for e, each in kept if each.waits_for_ends}
         """Places that are kept for workloads that wait for others to end there, by uid."""
         self._room = MakingRoom(world, board, now_us, budget, self._ahead)
-        self._reserved = {e.workload.queue: None for e, each in kept if each.waits_for_ends}
+        self._reserved: dict[str, None] = {}
         """Queues for one of which places are kept until running work has ended."""
+        self._starving: dict[str, None] = {}
+        """Queues for one of which places are kept as it has waited too long, or will not be."""
+        for entry, each in kept:
+            if each.waits_for_ends and each.reason is not Reason.RECLAIM:
+                late = starves(world, entry, now_us)
+                (self._starving if late else self._reserved)[entry.workload.queue] = None
         self._settled: set[str] = set()
         """Who waited and was started, or told why not, in this cycle."""
         self.decisions: list[Decision] = []
@@ -184,6 +195,10 @@ class _Run:
 
         Where others may be evicted for it by now, it waits for their ends no longer.
         """
+        declared = reservation.reason is Reason.RESERVED
+        if declared and self._is_too_far(entry, reservation.at_us):
+            self._give_up(entry, Reason.NOT_FREED)
+            return
         due = reservation.at_us is not None and reservation.at_us <= self._now_us
         due = due or self._world.waiting.stirred
         if not self._fresh and not due:
@@ -203,6 +218,13 @@ class _Run:
         promise(world, entry, found)
         self._start(entry, found)
         self._ahead.pop(uid, None)
+
+    def _is_too_far(self, entry: Entry, at_us: int | None) -> bool:
+        """Return whether a workload that has waited too long would wait as long again."""
+        queue = self._world.tenants.tree.get(entry.workload.queue)
+        if queue is None or at_us is None or not starves(self._world, entry, self._now_us):
+            return False
+        return at_us > self._now_us + queue.starvation_after_us
 
     def start_what_fits(self) -> None:
         """5. Look at groups in the order of their first members, and start what fits.
@@ -243,7 +265,7 @@ class _Run:
                 self._settled.add(uid)
                 self.complete = False
                 return True
-            if self._reserve_ahead(group, index, found, room):
+            if self._keep_ahead(group, index, found, room):
                 return True
             self._let_wait(group, index, found, room)
             return False
@@ -263,45 +285,82 @@ class _Run:
         lay(world, ahead)
         return found
 
-    def _reserve_ahead(self, group: Group, index: int, found: Refusal, room: NoRoom) -> bool:
-        """Keep places for a workload that fits nowhere now, behind which others may fill in.
+    def _keep_ahead(self, group: Group, index: int, found: Refusal, room: NoRoom) -> bool:
+        """Keep places for a workload that cannot start now, or for others of its queue.
 
-        One for each queue: for the first in its order, if declared ends say when it will fit, and
-        for whoever has waited too long. Whether it was for the member at `index`.
+        Whether it was for the member of the group at `index`.
         """
         world, queue = self._world, self._world.tenants.tree.get(group.queue)
-        if queue is None or found.verdict.stage is not Stage.PLACE or queue.name in self._reserved:
+        if queue is None:
             return False
-        uids = [uid for _, _, uid in group.members[index:]]
+        uid = group.members[index][2]
+        entry = world.entries[uid]
+        self._keep_for_who_starves(queue)
+        if uid in self._settled:
+            return True
+        if found.verdict.stage is not Stage.PLACE:
+            return False
+        if room.again_us is not None:
+            others = queue.name in self._reserved
+            kept = self._room.keep_until_open(entry, group, only_reclaim=others)
+            if kept:
+                self.decisions += kept
+                self._settled.add(uid)
+                self.complete = False
+                return True
+        if queue.name not in self._reserved:
+            ends = self._next_ends()
+            known = when_it_fits(world, self._board, entry, group.shapes, ends, self._budget)
+            if known is not None and not self._is_too_far(entry, known[1]):
+                self._keep(entry, *known)
+                self._reserved[queue.name] = None
+        return uid in self._settled
+
+    def _keep_for_who_starves(self, queue: Queue) -> None:
+        """Keep places for whoever of a queue has waited for longest, if that is too long.
+
+        Where running work frees them within as long once more, as was declared, or else where they
+        are nearest to being free.
+        """
+        if queue.name in self._starving:
+            return
+        self._starving[queue.name] = None
+        world, board, budget = self._world, self._board, self._budget
         latest_us = self._now_us - queue.starvation_after_us
-        starving = min(
-            (uid for uid in uids if world.entries[uid].waits_since_us <= latest_us),
-            key=lambda uid: (world.entries[uid].waits_since_us, uid),
-            default=None,
-        )
-        entry = world.entries[starving or uids[0]]
-        budget = self._budget
-        at_us: int | None = None
-        placements: tuple[Placement, ...] | None = None
-        known = when_it_fits(world, self._board, entry, group.shapes, self._next_ends(), budget)
-        if known is not None:
-            placements, at_us = known
-            waits = room.again_us is not None and room.again_us < at_us
-            if waits and self._room.opens_before(entry, group, at_us):
-                return False
-        elif starving is not None:
-            placements = nearest_to_free(world, self._board, entry, group.shapes, budget)
-        if placements is None:
-            return False
+        for uid in world.waiting.oldest(queue.name, latest_us, STARVING_LOOKED_AT):
+            entry = world.entries[uid]
+            group = entry.group
+            if uid in self._settled or group is None or _never(group):
+                continue
+            if self._fits(entry, group):
+                return  # its turn will come
+            known = when_it_fits(world, board, entry, group.shapes, self._next_ends(), budget)
+            if known is not None and not self._is_too_far(entry, known[1]):
+                self._keep(entry, *known)
+                return
+            near = nearest_to_free(world, board, entry, group.shapes, self._now_us, budget)
+            if near is not None:
+                self._keep(entry, near, None)
+                return
+
+    def _fits(self, entry: Entry, group: Group) -> bool:
+        """Return whether a workload could start now."""
+        world = self._world
+        checkpoint, charged = world.fleet.journal.checkpoint(), world.tenants.speculated
+        found = self._find_place(entry, group)
+        world.tenants.undo(charged)
+        world.fleet.rollback(checkpoint)
+        return not isinstance(found, Refusal)
+
+    def _keep(self, entry: Entry, placements: tuple[Placement, ...], at_us: int | None) -> None:
+        """Keep places for a workload, behind which others may fill in."""
         uid = entry.workload.uid
         key = f"reserve/{uid}/{entry.attempt + 1}/{self._now_us}"
-        promise(world, entry, placements, at_us)
+        promise(self._world, entry, placements, at_us)
         self.decisions.append(Reserve(key, uid, placements, at_us, (), Reason.RESERVED))
-        self._reserved[queue.name] = None
         self._settled.add(uid)
         for placement in placements:
-            world.fleet.take(entry.request_of(placement.pod), placement)
-        return uid == uids[0]
+            self._world.fleet.take(entry.request_of(placement.pod), placement)
 
     def _next_ends(self) -> list[tuple[int, Entry]]:
         if self._ends is None:
@@ -372,6 +431,11 @@ class _Run:
         kept = (self._world.entries[uid].reserved for uid in self._world.reserving)
         reserves = (each for each in self.decisions if isinstance(each, Reserve))
         ends_us = [each.at_us for each in (*kept, *reserves) if each is not None]
+        tree, entries = self._world.tenants.tree, self._world.entries
+        for entry in (entries[uid] for uid in self._ahead):
+            queue = tree.get(entry.workload.queue)
+            if queue is not None:
+                ends_us.append(entry.waits_since_us + queue.starvation_after_us - 1)
         late_us = (at_us + 1 for at_us in ends_us if at_us is not None)
         return min((at_us for at_us in late_us if at_us > self._now_us), default=None)
 
@@ -413,3 +477,8 @@ class _Run:
     def _tell(self, uids: tuple[str, ...], verdict: Verdict) -> None:
         self._settled.update(uids)
         self.decisions.append(Wait(f"wait/{uids[0]}/{self._now_us}", uids, verdict))
+
+
+def _never(group: Group) -> bool:
+    """Return whether the work of a group was told that it never starts."""
+    return group.verdict is not None and group.verdict.never

@@ -394,7 +394,9 @@ class World:
         """Let a workload wait in its group."""
         self.limits.waits(entry)
         entry.order = grouping.place_of(self, entry)
-        entry.group = self.waiting.add(entry.order, grouping.key_of(self, entry))
+        entry.group = self.waiting.add(
+            entry.order, grouping.key_of(self, entry), entry.waits_since_us
+        )
 
     def wait_no_more(self, entry: Entry) -> None:
         """Let a workload wait in its group no longer."""

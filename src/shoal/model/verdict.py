@@ -26,6 +26,7 @@ class Reason(StrEnum):
     BORROW_LIMIT = "borrow-limit"
     LEND_LIMIT = "lend-limit"
     PLACEABLE = "placeable"
+    KEPT_QUOTA = "kept-quota"
     BUDGET = "budget"
     NO_PRICE = "no-price"
     NO_NODES = "no-nodes"
@@ -88,8 +89,10 @@ class OverQuota:
     `accelerators` as they are written there. `BORROW_LIMIT`: used and asked are what the queue
     borrows, bound is how much it may. `LEND_LIMIT`: used and asked are what is held of the
     accelerators by everybody, bound is how much may be while the queue, which is another one, does
-    not lend more of its guarantee. `PLACEABLE`: bound is what the queue, which is another one, is
-    promised on nodes of so many devices each, used is how much of it would be left together.
+    not lend more of its guarantee. `KEPT_QUOTA`: bound is one of the two kinds of limit on what the
+    queue holds or borrows, and used is with what work would hold that has waited too long.
+    `PLACEABLE`: bound is what the queue, which is another one, is promised on nodes of so many
+    devices each, used is how much of it would be left together.
 
     `NO_QUEUE`: no work can wait in a queue of that name. `CLOSING`: it is being deleted. `TYPE`: it
     does not grant the workload's type. These have no numbers.

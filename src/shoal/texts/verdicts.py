@@ -39,6 +39,9 @@ _ENGLISH: Mapping[Reason, _Words] = {
     Reason.BUDGET: _same("the budget does not suffice", "budget"),
     Reason.NO_PRICE: _same("a budget in money cannot count it without a price", "no price"),
     Reason.PLACEABLE: _same("devices on one node are kept for another queue", "kept on one node"),
+    Reason.KEPT_QUOTA: _same(
+        "what a limit leaves is kept for work that has waited too long", "kept for longer waits"
+    ),
     Reason.NO_NODES: _Words("there is no node", "there is no node", "no nodes"),
     Reason.GONE: _Words("{n} node is gone", "{n} nodes are gone", "node gone"),
     Reason.SEVERAL_POOLS: _Words(
@@ -145,6 +148,7 @@ _CHINESE: Mapping[Reason, _Words] = {
         Reason.BUDGET: ("预算不足", "预算不足"),
         Reason.NO_PRICE: ("没有价格，以金额计的预算无法计入", "没有价格"),
         Reason.PLACEABLE: ("同一节点上的设备为其他队列保留", "同节点保留"),
+        Reason.KEPT_QUOTA: ("上限内的余量为等待过久的任务保留", "为久等任务保留"),
         Reason.NO_NODES: ("集群中没有节点", "没有节点"),
         Reason.GONE: ("{n} 个节点已消失", "节点已消失"),
         Reason.SEVERAL_POOLS: (
@@ -265,6 +269,8 @@ def over_quota_text(over: OverQuota, language: Language = Language.ENGLISH) -> s
             f"再加 {asked} 个为 {total} 个；队列 {over.queue} 借出有限，总共只能占用 {bound} 个。",
             Reason.PLACEABLE: f"队列 {over.queue} 获保障在单节点上成组使用 {bound} 个"
             f" {over.accelerators}；再占用 {asked} 个后只剩 {used} 个成组。",
+            Reason.KEPT_QUOTA: f"队列 {over.queue} 最多可用 {bound} 个 {over.accelerators}，"
+            f"已占用和为等待过久的任务保留的共 {used} 个，再加 {asked} 个为 {total} 个。",
             Reason.CLOSING: f"队列 {over.queue} 正在被删除，不再启动新任务。",
             Reason.TYPE: f"队列 {over.queue} 未授予该任务类型。",
         }.get(over.reason, f"没有可供任务排队的队列 {over.queue}。")
@@ -280,6 +286,9 @@ def over_quota_text(over: OverQuota, language: Language = Language.ENGLISH) -> s
         " guarantee.",
         Reason.PLACEABLE: f"Queue {over.queue} is promised {bound} {over.accelerators} together on"
         f" single nodes; {asked} more held elsewhere would leave {used} of them together.",
+        Reason.KEPT_QUOTA: f"Of the {bound} {over.accelerators} that queue {over.queue} may have,"
+        f" {used} are held or kept for work that has waited too long; with {asked} more it would be"
+        f" {total}.",
         Reason.CLOSING: f"Queue {over.queue} is being deleted; nothing new starts in it.",
         Reason.TYPE: f"Queue {over.queue} does not grant this type of work.",
     }.get(over.reason, f"There is no queue {over.queue} in which work can wait.")

@@ -1,6 +1,6 @@
 """Who may go so that a workload can start, at a time and if nothing else changes."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
@@ -236,6 +236,18 @@ class Candidates:
     def least(self, entry: Entry, at_us: int) -> Cost:
         """Return the least that evicting something of a workload costs at a time."""
         return min(victim.cost for victim in victims_of(self.world, entry, at_us))
+
+    def open_us(self, asker: Entry, victims: Iterable[Victim]) -> int:
+        """Return when all of these may go for a workload."""
+        world, queue = self.world, asker.workload.queue
+        within_us = world.tenants.reclaim_within_us(queue)
+        times_us = [
+            preemptible_from_us(world, victim.entry, self.now_us)
+            if victim.entry.workload.queue == queue
+            else reclaimable_from_us(world, victim.entry, within_us)
+            for victim in victims
+        ]
+        return max((each for each in times_us if each is not None), default=self.now_us)
 
     def may_take(self, asker: Entry, victim: Victim, accelerators: Collection[str]) -> bool:
         """Return whether a workload may take these from a victim's queue, as accounts are now."""

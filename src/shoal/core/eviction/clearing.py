@@ -103,7 +103,7 @@ class Clearing:
         self._budget = budget
         self._candidates = Candidates(world, now_us)
         self._goers = Goers(world, self._candidates.going)
-        self._giving_way = GivingWay(world, kept)
+        self._giving_way = GivingWay(world, now_us, kept)
         self._ahead: tuple[str, ...] = ()
         """Whose places, kept ahead, are lifted in the search that goes on, by uid."""
         self._losses = Losses(world, now_us)
@@ -119,18 +119,24 @@ class Clearing:
         finally:
             self._world.fleet.rollback(checkpoint)
 
-    def opens_before(self, entry: Entry, wanted: tuple[Shape, ...], end_us: int) -> bool:
-        """Return whether a workload will start before by evictions, if nothing else changes."""
+    def later(self, entry: Entry, wanted: tuple[Shape, ...]) -> tuple[Room, int] | None:
+        """Return a plan for when the protection of others has ended, and when that is.
+
+        It is complete if nothing else changes. None where there will be none.
+        """
+        world, found = self._world, list[tuple[Room, int]]()
+        by_us = self._now_us + world.tenants.reclaim_within_us(entry.workload.queue)
         self._candidates.lent_together = False
-        for choice in chain(on_one(self._world, wanted), on_several(self._world, wanted)):
-            later = self._who(entry, choice).later()
-            at_us = max((each for each in later if each < end_us), default=None)
-            if at_us is None:
-                continue
-            found = self._who(entry, choice, at_us)
-            if self._search(entry, choice, found) is not None:
-                return True
-        return False
+        checkpoint = world.fleet.journal.checkpoint()
+        try:
+            self._goers.let_go()
+            for choice in chain(on_one(world, wanted), on_several(world, wanted)):
+                room = self._search(entry, choice, self._who(entry, choice, by_us))
+                if room is not None:
+                    found.append((room, self._candidates.open_us(entry, room.victims)))
+        finally:
+            world.fleet.rollback(checkpoint)
+        return min(found, key=lambda each: each[1], default=None)
 
     def _cheapest(self, entry: Entry, wanted: tuple[Shape, ...]) -> Room | NoRoom:
         """Return the cheapest plan on one accelerator; on several only where one will not do."""
@@ -208,8 +214,9 @@ class Clearing:
 
     def _search(self, asker: Entry, choice: Choice, found: Found) -> Room | None:
         checkpoint = self._world.fleet.journal.checkpoint()
-        self._ahead = self._giving_way.to(asker, choice.reclaimed, choice.least_units(asker))
-        lift(self._world, self._ahead)
+        giving_way = self._giving_way
+        self._ahead = giving_way.to(asker, choice.reclaimed, choice.least_units(asker))
+        lift(self._world, dict.fromkeys((*self._ahead, *giving_way.behind(asker))))
         try:
             return self._search_in(asker, choice, found)
         finally:
@@ -470,10 +477,13 @@ class Clearing:
         if not isinstance(found, NoPlace | Broken):
             mine, names = asker.workload.queue, accelerators_of(world, found)
             touched = self._giving_way.touched(self._ahead, found)
-            kept = [(world.entries[uid].workload.queue, of) for uid, of in touched.items()]
+            gives_way = self._giving_way.gives_way
             if all(
                 each == mine or within(tenants, mine, each, names.intersection(of) or of)
-                for each, of in (*taken.items(), *kept)
+                for each, of in taken.items()
+            ) and all(
+                gives_way(uid, asker, names.intersection(of) or of, {})
+                for uid, of in touched.items()
             ):
                 world.fleet.journal.keep()
                 return Fit(found, tuple(touched))

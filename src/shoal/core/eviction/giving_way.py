@@ -1,17 +1,20 @@
-"""Places kept ahead that give way to guarantees, as the work there would have to if it ran.
+"""Places kept ahead that give way to others, as the work there would have to if it ran.
 
 What is kept for work that waits until others have ended takes devices from whoever else could use
 them. Somebody within a guarantee takes such a place where he could take the devices back from whom
-it is kept for, who then waits like others. Of its own queue nobody takes a place.
+it is kept for, who then waits like others. Of those who share a guarantee, within one queue or
+below one, whoever is within it takes the place of whoever would be beyond it, and in one queue who
+comes first takes the place of who comes later; but not of who has waited too long.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from shoal.core.arrays.charges import Charge
 from shoal.core.entry import Entry
-from shoal.core.placing.keeping import lay, lift, nothing_owed
+from shoal.core.placing.keeping import backfills, lay, lift, nothing_owed
 from shoal.core.placing.reservation import Reservation
-from shoal.core.tenancy.rights import borrows, within
+from shoal.core.queueing.grouping import comes_before, starves
+from shoal.core.tenancy.rights import covers, height_against, within
 from shoal.core.world import World
 from shoal.model.workload import Placement
 
@@ -19,9 +22,10 @@ from shoal.model.workload import Placement
 class GivingWay:
     """The places that are kept ahead in one cycle. The world must be speculating."""
 
-    def __init__(self, world: World, kept: Mapping[str, Reservation]) -> None:
+    def __init__(self, world: World, now_us: int, kept: Mapping[str, Reservation]) -> None:
         """`kept` are the reservations that wait for ends, by uid; the cycle drops some of them."""
         self._world = world
+        self._now_us = now_us
         self._kept = kept
         self._charges: dict[str, dict[int, tuple[Charge, ...]]] = {}
         """What work would be charged, by its pods, in the places that are kept for it."""
@@ -39,22 +43,37 @@ class GivingWay:
             uid
             for uid in self._kept
             if (names := reclaimed & self._accelerators(uid))
-            and self._gives_way(asker, self._world.entries[uid], names, least)
+            and self.gives_way(uid, asker, names, least)
         )
 
-    def _gives_way(
-        self, asker: Entry, other: Entry, names: Iterable[str], least: Mapping[str, int]
+    def gives_way(
+        self, uid: str, asker: Entry, accelerators: Iterable[str], more: Mapping[str, int]
     ) -> bool:
+        """Return whether the places of one give way to a workload that holds so much more."""
         world, tenants = self._world, self._world.tenants
-        mine, holder = asker.workload.queue, other.workload.queue
-        if not world.returnable(other.workload):
+        other, names = self._world.entries[uid], tuple(accelerators)
+        mine, theirs = asker.workload.queue, other.workload.queue
+        beyond = self._beyond(other, names)
+        apart = height_against(tenants, theirs, mine)
+        if within(tenants, mine, theirs, names, more):
+            return beyond >= apart
+        if starves(world, other, self._now_us):
             return False
-        if not within(tenants, mine, holder, names, least):
-            return False
+        if mine == theirs and comes_before(world, asker, other):
+            return True
+        shared = tenants.path(theirs)[apart:-1]
+        return any(
+            covers(tenants, at, names, more) and beyond > apart + height
+            for height, at in enumerate(shared)
+        )
+
+    def _beyond(self, other: Entry, names: Collection[str]) -> int:
+        """Return how many queues, from its own up, would borrow what work would hold there."""
+        world, tenants = self._world, self._world.tenants
         charged = tenants.speculated
         for pod, charges in self._charges[other.workload.uid].items():
             world.charge(other, pod, charges, 1)
-        found = borrows(tenants, holder, mine, names)
+        found = tenants.borrowed(other.workload, names)
         tenants.undo(charged)
         return found
 
@@ -81,6 +100,18 @@ class GivingWay:
                 found[uid] = self._accelerators(uid)
                 lift(world, (uid,))
         return found
+
+    def behind(self, asker: Entry) -> tuple[str, ...]:
+        """Return the uids of those behind whose places a workload may fill in.
+
+        It ends before they are due even if it starts as late as whoever goes for it may stop.
+        """
+        world = self._world
+        run_us = world.declared.expected_us(asker.workload)
+        if run_us is None:
+            return ()
+        end_us = self._now_us + run_us + world.tenants.reclaim_within_us(asker.workload.queue)
+        return tuple(uid for uid, each in self._kept.items() if backfills(each, end_us))
 
     def _accelerators(self, uid: str) -> frozenset[str]:
         if uid not in self._charges:

@@ -17,7 +17,7 @@ from shoal.core.tenancy.quota import Refusal, promise
 from shoal.core.world import World
 from shoal.model.verdict import Reason, Stage
 
-MAY_BE_MADE = frozenset({Reason.LIMIT, Reason.BORROW_LIMIT, Reason.LEND_LIMIT})
+MAY_BE_MADE = frozenset({Reason.LIMIT, Reason.BORROW_LIMIT, Reason.LEND_LIMIT, Reason.PLACEABLE})
 """Rules that may hold again when others go."""
 
 
@@ -118,9 +118,28 @@ class MakingRoom:
         key = f"give-up/{uid}/{entry.attempt}/{self._now_us}"
         return GiveUp(key, uid, Reason.RECLAIM)
 
-    def opens_before(self, entry: Entry, group: Group, end_us: int) -> bool:
-        """Return whether others may be evicted for a workload before, if nothing else changes."""
-        return self._clearing.opens_before(entry, group.shapes, end_us)
+    def keep_until_open(
+        self, entry: Entry, group: Group, *, only_reclaim: bool
+    ) -> tuple[GiveUp | Reserve, ...]:
+        """Keep for a workload what will be freed for it once others are protected no longer.
+
+        Otherwise what became free meanwhile would be lent again, and be protected anew. Nothing is
+        kept where that is not so, or, by `only_reclaim`, where it takes nothing from other queues.
+        """
+        found = self._clearing.later(entry, group.shapes)
+        if found is None:
+            return ()
+        (room, at_us), world = found, self._world
+        reclaims = any(v.entry.workload.queue != entry.workload.queue for v in room.victims)
+        if only_reclaim and not reclaims:
+            return ()
+        given_up = tuple(self._give_up(each) for each in room.fit.given_way)
+        promise(world, entry, room.placements, at_us)
+        for placement in room.placements:
+            world.fleet.take(entry.request_of(placement.pod), placement)
+        reason = Reason.RECLAIM if reclaims else Reason.PREEMPTION
+        key = f"reserve/{entry.workload.uid}/{entry.attempt + 1}/{self._now_us}"
+        return *given_up, Reserve(key, entry.workload.uid, room.placements, at_us, (), reason)
 
     def _may_evict(self, workloads: int) -> bool:
         """Return whether so many more may be evicted; where they may not, freeze evictions."""

@@ -74,12 +74,18 @@ def when_it_fits(
 
 
 def nearest_to_free(
-    world: World, board: Board, entry: Entry, shapes: tuple[Shape, ...], budget: Budget
+    world: World,
+    board: Board,
+    entry: Entry,
+    shapes: tuple[Shape, ...],
+    now_us: int,
+    budget: Budget,
 ) -> tuple[Placement, ...] | None:
     """Return places on the nodes with most free devices on which a workload would fit alone.
 
     Of what runs there as little as possible has to end, what began first before the others, so that
-    what is free already is kept as well.
+    what is free already is kept as well. Whoever has declared to run for longer than the workload
+    may wait is counted on last.
     """
     fleet = world.fleet
     free = {
@@ -87,8 +93,11 @@ def nearest_to_free(
         for name, row in fleet.row_of.items()
     }
     holders = [world.entries[uid] for uids in world.holders.values() for uid in uids]
+    queue = world.tenants.tree.get(entry.workload.queue)
+    patience_us = 0 if queue is None else queue.starvation_after_us
     nearest = [
         (
+            (expected_end_us(world, holder, now_us) or 0) > now_us + patience_us,
             min(free[placement.node] for placement in holder.held.values()),
             min(holder.started.values(), default=0),
             holder.workload.uid,
@@ -96,7 +105,7 @@ def nearest_to_free(
         for holder in holders
         if holder.held
     ]
-    gone = [world.entries[uid] for _, _, uid in sorted(nearest)]
+    gone = [world.entries[uid] for *_, uid in sorted(nearest)]
     low, high = 0, 1
     found = _without(world, board, entry, shapes, gone[:high], budget)
     while found is None and high < len(gone):

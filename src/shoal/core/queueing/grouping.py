@@ -20,6 +20,23 @@ def place_of(world: "World", entry: Entry) -> Order:
     return order_of(workload, world.tenants.tree, run_us, entry.served_device_us)
 
 
+def comes_before(world: "World", one: Entry, other: Entry) -> bool:
+    """Return whether a workload comes before another one of its queue.
+
+    Where users have their turns that is known of the work of one user only.
+    """
+    users = one.workload.queue in world.tenants.users
+    if users and one.workload.user != other.workload.user:
+        return False
+    return place_of(world, one) < place_of(world, other)
+
+
+def starves(world: "World", entry: Entry, now_us: int) -> bool:
+    """Return whether a workload has waited for too long."""
+    queue = world.tenants.tree.get(entry.workload.queue)
+    return queue is not None and entry.waits_since_us <= now_us - queue.starvation_after_us
+
+
 def key_of(world: "World", entry: Entry) -> GroupKey:
     """Return what all workloads of its group have in common."""
     workload = entry.workload

@@ -132,13 +132,19 @@ class Waiting:
         self.freed = False
         """Whether something may have become free since the last complete cycle, in room or in
         quota, or by other rules; running work that lacks pods is looked at then."""
+        self._since: dict[str, int] = {}
+        """Since when each that waits has, by uid."""
+        self._oldest: dict[str, list[tuple[int, str]]] = {}
+        """By queue a heap of those times, and of those that are true no longer."""
         self._times: list[tuple[int, int, Group]] = []
         """A heap of the times at which time alone may wake a sleeping group. What is not its time
         any more is passed."""
         self._numbers = count()
 
-    def add(self, order: Order, key: GroupKey) -> Group:
-        """Let a workload wait, in its place in its group."""
+    def add(self, order: Order, key: GroupKey, since_us: int) -> Group:
+        """Let a workload wait, in its place in its group; it has since a time."""
+        self._since[order[2]] = since_us
+        heappush(self._oldest.setdefault(key[0], []), (since_us, order[2]))
         group = self.groups.get(key)
         if group is None:
             group = self.groups[key] = Group(key)
@@ -155,6 +161,7 @@ class Waiting:
     def remove(self, order: Order, group: Group) -> None:
         """Let a workload wait no longer."""
         del group.members[bisect_left(group.members, order)]
+        del self._since[order[2]]
         self.told(group, order[2])
         if not group.members:
             self.wake(group)
@@ -166,6 +173,18 @@ class Waiting:
         """Give a member of a group another place in it."""
         del group.members[bisect_left(group.members, before)]
         insort(group.members, order)
+
+    def oldest(self, queue: str, latest_us: int, most: int) -> list[str]:
+        """Return who of a queue waits since then or before, no more than `most`, longest first."""
+        heap = self._oldest.get(queue, [])
+        found: list[tuple[int, str]] = []
+        while heap and heap[0][0] <= latest_us and len(found) < most:
+            each = heappop(heap)
+            if self._since.get(each[1]) == each[0] and each not in found:
+                found.append(each)
+        for each in found:
+            heappush(heap, each)
+        return [uid for _, uid in found]
 
     def told(self, group: Group, uid: str) -> None:
         """Note that a member has been told why it waits, or waits no longer."""

@@ -15,6 +15,7 @@ from shoal.core.budget import Budget
 from shoal.core.limits.deadlines import earliest
 from shoal.core.placing.board import Board
 from shoal.core.placing.placement import NoPlace, place, place_one
+from shoal.core.tenancy.kept_quota import over_kept_quota
 from shoal.core.tenancy.ruled_out import ruled_out, wants
 from shoal.core.tenancy.tenants import Tenants
 from shoal.core.world import Entry, World
@@ -209,6 +210,8 @@ def _charged(
         over = tenants.over_quota(workload.queue, asked, returnable=returnable)
         if over is None and judged:
             over = tenants.over_others(workload.queue, asked, uncovered)
+        if over is None and world.reserving:
+            over = over_kept_quota(world, entry, asked)
         if over is not None:
             broken = Broken(over, tenants.dearest(over, asked))
         elif (spent := world.spending.refusal(workload, asked)) is not None:

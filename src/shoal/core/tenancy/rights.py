@@ -44,14 +44,21 @@ def within(
     holder's, is within its guarantee. `more` is what it holds besides, in units by accelerator.
     """
     own = tenants.path(asker)[: height_against(tenants, asker, holder)]
-    for name in accelerators:
-        bounds = [(at, tenants.guarantee(at, name)) for at in own]
-        if not any(
-            0 < bound.units >= tenants.held(at, bound) + _units_in(more or {}, bound)
-            for at, bound in bounds
-        ):
-            return False
-    return True
+    return all(any(covers(tenants, at, (name,), more) for at in own) for name in accelerators)
+
+
+def covers(
+    tenants: Tenants, queue: str, accelerators: Iterable[str], more: Mapping[str, int] | None = None
+) -> bool:
+    """Return whether a queue is guaranteed all that it holds of each of these.
+
+    `more` is what it holds besides, in units by accelerator.
+    """
+    bounds = [tenants.guarantee(queue, name) for name in accelerators]
+    return all(
+        0 < bound.units >= tenants.held(queue, bound) + _units_in(more or {}, bound)
+        for bound in bounds
+    )
 
 
 def _units_in(units: Mapping[str, int], bound: Bound) -> int:

@@ -219,6 +219,24 @@ class Tenants(Lending):
             over = self.over_borrowing(queue, asked)
         return over or self.over_lending(queue, asked)
 
+    def share_limits(self, one: str, other: str) -> bool:
+        """Return whether a queue with a limit, also on what it borrows, is above both."""
+        both = set(self._paths.get(one, ())) & set(self._paths.get(other, ()))
+        return any(self._limits[number] or self._borrow[number] for number in both)
+
+    def over_shared(self, one: str, other: str, asked: Mapping[str, int]) -> OverQuota | None:
+        """Return the limit above both that is broken, of those that count what was asked."""
+        for number in (each for each in self._paths[one] if each in self._paths[other]):
+            for bounds, held in ((self._limits, self._held_of), (self._borrow, self._borrowed)):
+                for bound in bounds[number]:
+                    used = held(number, bound) if bound.counts(asked) else 0
+                    if used > bound.units:
+                        return self._over(Reason.KEPT_QUOTA, number, bound, used, asked)
+        return None
+
+    def _held_of(self, number: int, bound: Bound) -> int:
+        return self._sum(self._used, number, bound)
+
     def _over_limits(self, queue: str, asked: Mapping[str, int]) -> OverQuota | None:
         for number in self._paths[queue]:
             for bound in self._limits[number]:
