@@ -230,10 +230,11 @@ def test_who_finds_no_place_leaves_no_charge_behind() -> None:
     """What the gang would hold in its place is counted only as long as that is asked."""
     lab = replace(patient("lab", 1), limit=(("H100", 3),))
     case = Case([node("n1", 2), node("n2", 2)], tree(lab, patient("team", 2)))
-    case.adopt(fixed("other/x"), "n1")
+    case.adopt(replace(fixed("other/x"), run_us=600 * MINUTE_US), "n1")
     case.adopt(notebook("lab/note"), "n2")
     case.submit(work("lab/gang", 2))
-    case.to(60)
+    assert case.world.entries["lab/gang"].reserved is not None
+    case.to(10)
     case.submit(work("team/w", 2), work("lab/w"))
     assert case.nodes_of("lab/w") == ["n2"]
 

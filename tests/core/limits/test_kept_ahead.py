@@ -42,7 +42,8 @@ def _kept_until(end: str | None, *others: Workload) -> Dated:
     That runs until `end`, or nobody knows for how long, and then they were kept after an hour.
     """
     budget = Budget(Period.MONTH, 100, WhenSpent.NO_NEW_STARTS)
-    mine = queue("q", budget=budget, starvation_after_us=HOUR_US)
+    patience_us = HOUR_US if end is None else 2000 * HOUR_US
+    mine = queue("q", budget=budget, starvation_after_us=patience_us)
     case = Dated([node("n1", 8), node("n2", 4)], tree(queue("c", 8), mine))
     case.at("2026-03-02T00:00+00:00")
     run_us = None if end is None else us(end) - case.now_us
