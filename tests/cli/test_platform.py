@@ -22,6 +22,7 @@ from shoal.server.serving import serving
 from shoal.texts.language import Language
 from shoal.texts.screens import screen_text
 from tests.cli.terminal import Terminal
+from tests.objects.written import queue
 from tests.server.rig import MINUTE_US, Rig, job, platform, pod
 
 Capture = pytest.CaptureFixture[str]
@@ -216,6 +217,18 @@ def test_queue_shows_the_tree(busy: Shell) -> None:
 
 def test_top_shows_who_holds_what(busy: Shell) -> None:
     golden("top", busy("top"))
+
+
+def test_top_counts_a_queue_that_closes_below_another_once(busy: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "alone.yaml"
+    file.write_text(queue("acme", "guarantee: {H100: 32}"))
+    said = busy(f"apply {file}")
+    assert "Queue vision closes: what runs in it" in said
+    (vision,) = (each for each in busy("top").splitlines() if "H100" in each and "vision" in each)
+    assert vision.split() == ["H100-SXM5-80GB", "vision", "8", "100%"]
+    assert "acme" not in busy("top")
+    (acme,) = (each for each in json.loads(busy("get queues -o json")) if each["name"] == "acme")
+    assert (acme["leaf"], acme["running"]) == (True, 2)
 
 
 def test_why_says_stage_position_obstacles_and_holders(busy: Shell) -> None:

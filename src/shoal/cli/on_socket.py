@@ -1,6 +1,7 @@
 """A running `shoal up`, asked through its API."""
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -318,17 +319,25 @@ def queue_columns(language: Language, *, indent: bool = False) -> Sequence[Colum
 
 
 def _shares(devices: Sequence[Json], queues: Sequence[Json]) -> list[Json]:
-    """Devices of each accelerator: all, by leaf queue, free and lost."""
+    """Devices of each accelerator: all, by leaf queue, free and lost.
+
+    What closes below a leaf counts for itself.
+    """
     rows: list[Json] = []
     for accelerator in sorted({each["accelerator"] for each in devices}):
         own = [each for each in devices if each["accelerator"] == accelerator]
-        parts = [
-            (queue["name"], each["devices"])
+        used = {
+            queue["name"]: each["devices"]
             for queue in queues
-            if queue["leaf"]
             for each in queue["used"]
             if each["accelerator"] == accelerator
-        ]
+        }
+        below: Counter[str | None] = Counter()
+        for queue in queues:
+            below[queue["parent"]] += used.get(queue["name"], 0)
+        leaves = [queue["name"] for queue in queues if queue["leaf"] and queue["name"] in used]
+        parts = [(name, round(used[name] - below[name], 2)) for name in leaves]
+        parts = [(name, held) for name, held in parts if held > 0]
         parts.sort(key=lambda part: (-part[1], part[0]))
         states = [each["state"] for each in own]
         named = [("all", len(own)), *parts, ("free", states.count("free"))]
