@@ -75,7 +75,7 @@ def cycle(world: World, policy: Policy, now_us: int, seed: int, budget: Budget) 
         world.fleet.rollback(start)
         world.tenants.end_speculation()
         world.spending.decided()
-    return Cycle(run.decided(), tuple(run.examined), run.complete, run.look_again_us())
+    return Cycle(run.decided(), run.examined(), run.complete, run.look_again_us())
 
 
 class _Run:
@@ -113,7 +113,9 @@ class _Run:
         self._settled: set[str] = set()
         """Who waited and was started, or told why not, in this cycle."""
         self.decisions: list[Decision] = []
-        self.examined: list[Examined] = []
+        self._examined: list[Examined] = []
+        self._looked_again: dict[str, Examined] = {}
+        """Of those for whom places are kept, by uid."""
         self.complete = True
 
     def look_at_the_fleet(self) -> None:
@@ -199,7 +201,8 @@ class _Run:
         if declared and self._is_too_far(entry, reservation.at_us):
             self._give_up(entry, Reason.NOT_FREED)
             return
-        due = reservation.at_us is not None and reservation.at_us <= self._now_us
+        times_us = (reservation.at_us, reservation.look_us)
+        due = any(at_us is not None and at_us <= self._now_us for at_us in times_us)
         due = due or self._world.waiting.stirred
         if not self._fresh and not due:
             return
@@ -208,12 +211,14 @@ class _Run:
         shapes = world.shapes_of(entry)
         found = start_within_quota(world, self._board, entry, shapes, self._budget)
         if isinstance(found, Refusal):
-            late = due and not isinstance(self._room.plan(entry, shapes, found), NoRoom)
+            room = self._room.plan(entry, shapes, found) if due else None
             lay(world, [uid])
-            if late:
+            if room is not None and not isinstance(room, NoRoom):
                 self._give_up(entry, Reason.NOT_FREED)
             elif found.verdict.stage is Stage.BUDGET:
                 self._give_up(entry, Reason.BUDGET)
+            elif room is not None and room.again_us != reservation.look_us:
+                self._looked_again[uid] = Examined(uid, None, again_us=room.again_us)
             return
         promise(world, entry, found)
         self._start(entry, found)
@@ -305,6 +310,7 @@ class _Run:
             kept = self._room.keep_until_open(entry, group, only_reclaim=others)
             if kept:
                 self.decisions += kept
+                self._examined.append(Examined(uid, None, again_us=room.again_us))
                 self._settled.add(uid)
                 self.complete = False
                 return True
@@ -375,7 +381,7 @@ class _Run:
             return
         starves, again_us = self._starves(group, uids)
         self._looked_at[group] = None
-        self.examined.append(
+        self._examined.append(
             Examined(
                 uids[0],
                 found.missing_pods,
@@ -416,10 +422,15 @@ class _Run:
         """Return the decisions. Those who go come before those who start, as the quota is one."""
         return (*self._room.freezes, *self._room.evicts.values(), *self.decisions)
 
+    def examined(self) -> tuple[Examined, ...]:
+        """Return who was looked at and waits on, as far as it is still kept the places it was."""
+        kept = (each for uid, each in self._looked_again.items() if uid in self._ahead)
+        return *self._examined, *kept
+
     def look_again_us(self) -> int | None:
         """Return when time alone may change the answer to somebody."""
         world = self._world
-        times_us = [examined.again_us for examined in self.examined]
+        times_us = [examined.again_us for examined in self.examined()]
         times_us.append(world.waiting.next_us(but=self._looked_at))
         times_us.append(world.tenants.shrink_next_us())
         times_us.append(self._late_us())
@@ -436,6 +447,8 @@ class _Run:
             queue = tree.get(entry.workload.queue)
             if queue is not None:
                 ends_us.append(entry.waits_since_us + queue.starvation_after_us - 1)
+            if entry.reserved is not None and entry.reserved.look_us is not None:
+                ends_us.append(entry.reserved.look_us - 1)
         late_us = (at_us + 1 for at_us in ends_us if at_us is not None)
         return min((at_us for at_us in late_us if at_us > self._now_us), default=None)
 

@@ -232,6 +232,8 @@ class Decided:
 class Examined:
     """A cycle looked at the group of this waiting workload and it must still wait.
 
+    Of one for which places are kept only `again_us` counts.
+
     `missing_pods` is how many pods of its gang found no place, so far as that is known (else 1);
     None where more room would not help. `blocked_at` is a queue whose quota stands in the way.
     `hungry`: others may come to have to make room for it. `again_us` is when time alone may change

@@ -6,6 +6,7 @@ events that makes an equal world.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from shoal.core import events as ev
 from shoal.core import nodes, snapshots, transitions
@@ -479,6 +480,8 @@ class World:
             entry = self.entries.get(examined.uid)
             if entry is not None and entry.group is not None:
                 self.waiting.sleep(entry.group, examined, self.masks)
+            elif entry is not None and entry.reserved is not None:
+                entry.reserved = replace(entry.reserved, look_us=examined.again_us)
         if event.complete:
             self.waiting.end_of_cycle()
 

@@ -39,6 +39,14 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
             "Keeps room on {nodes} for {workload}, of higher priority in queue {queue}; it is freed"
             " by {others}."
         ),
+        "keeps-until-reclaim": (
+            "Keeps room on {nodes} for {workload}, to give queue {queue} back what it is"
+            " guaranteed. What runs there is protected, for {time} at most."
+        ),
+        "keeps-until-preemption": (
+            "Keeps room on {nodes} for {workload}, of higher priority in queue {queue}. What runs"
+            " there is protected, for {time} at most."
+        ),
         "keeps-from": (
             "Keeps room on {nodes} for {workload}, free in {time} as far as is declared; work that"
             " has ended by then may use it."
@@ -52,6 +60,16 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
         "kept-preemption": (
             "Room on {nodes} is kept for it: it is of higher priority than {others} in queue"
             " {queue}. It starts when their pods have stopped."
+        ),
+        "kept-until-reclaim": (
+            "Room on {nodes} is kept for it: queue {queue} takes back what it is guaranteed."
+            " {others} may be evicted when they have run for as long as they are protected, in {time} at the"
+            " latest."
+        ),
+        "kept-until-preemption": (
+            "Room on {nodes} is kept for it: it is of higher priority than {others} in queue"
+            " {queue}, which may be evicted when they have run for as long as they are protected, in"
+            " {time} at the latest."
         ),
         "kept-from": (
             "Room on {nodes} is kept for it. It is free when {others} have ended, by {time} from"
@@ -109,6 +127,14 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
         "keeps-preemption": (
             "在 {nodes} 上为队列 {queue} 中优先级更高的 {workload} 预留位置；由 {others} 腾出。"
         ),
+        "keeps-until-reclaim": (
+            "在 {nodes} 上为 {workload} 预留位置，归还队列 {queue} 的保障配额；"
+            "在此运行的任务受保护至多 {time}。"
+        ),
+        "keeps-until-preemption": (
+            "在 {nodes} 上为队列 {queue} 中优先级更高的 {workload} 预留位置；"
+            "在此运行的任务受保护至多 {time}。"
+        ),
         "keeps-from": (
             "在 {nodes} 上为 {workload} 预留位置，据声明 {time} 后空闲；"
             "在此之前结束的任务可以使用。"
@@ -121,6 +147,14 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
         "kept-preemption": (
             "{nodes} 上已为其预留位置：在队列 {queue} 中其优先级高于 {others}，"
             "它们的 Pod 停止后启动。"
+        ),
+        "kept-until-reclaim": (
+            "{nodes} 上已为其预留位置：队列 {queue} 收回保障配额。"
+            "{others} 受保护的时间结束后可被驱逐，最迟 {time} 后。"
+        ),
+        "kept-until-preemption": (
+            "{nodes} 上已为其预留位置：在队列 {queue} 中其优先级高于 {others}；"
+            "它们受保护的时间结束后可被驱逐，最迟 {time} 后。"
         ),
         "kept-from": (
             "{nodes} 上已为其预留位置。据声明 {others} 将在 {time} 内结束，届时空闲；"
@@ -256,7 +290,8 @@ def _evicted(said: EvictionSaid, language: Language, *, past: bool) -> list[str]
 def keeps_text(said: KeptSaid, language: Language = Language.ENGLISH) -> str:
     """Return that places are kept from now on, and what makes them free."""
     if said.reason in _FREEING:
-        return _kept(f"keeps-{said.reason.value}", said, language)
+        until = "" if said.in_us is None else "until-"
+        return _kept(f"keeps-{until}{said.reason.value}", said, language)
     return _kept("keeps" if said.in_us is None else "keeps-from", said, language)
 
 
@@ -265,7 +300,8 @@ def kept_text(said: KeptSaid, language: Language = Language.ENGLISH) -> str:
     if not said.others:
         return _kept("kept-free", said, language)
     if said.reason in _FREEING:
-        return _kept(f"kept-{said.reason.value}", said, language)
+        until = "" if said.in_us is None else "until-"
+        return _kept(f"kept-{until}{said.reason.value}", said, language)
     return _kept("kept" if said.in_us is None else "kept-from", said, language)
 
 

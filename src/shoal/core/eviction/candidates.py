@@ -68,6 +68,10 @@ class Found:
         """What those hold who may go now and are in no line."""
         return sum(victim.units for victim in self._some.values())
 
+    def own_later_us(self) -> list[int]:
+        """Return when the minimum run of others in its own queue ends."""
+        return list(self._some_later)
+
     def anybody(self) -> bool:
         """Return whether anybody may go."""
         return bool(self._some) or any(

@@ -131,7 +131,8 @@ class Clearing:
         try:
             self._goers.let_go()
             for choice in chain(on_one(world, wanted), on_several(world, wanted)):
-                room = self._search(entry, choice, self._who(entry, choice, by_us))
+                last_us = max((by_us, *self._who(entry, choice).own_later_us()))
+                room = self._search(entry, choice, self._who(entry, choice, last_us))
                 if room is not None:
                     found.append((room, self._candidates.open_us(entry, room.victims)))
         finally:

@@ -20,6 +20,8 @@ class Reservation:
     at_us: int | None
     evicted: tuple[str, ...]
     reason: Reason
+    look_us: int | None = None
+    """When time alone may let others be evicted for it, as it was when that was looked at last."""
 
     @property
     def waits_for_ends(self) -> bool:

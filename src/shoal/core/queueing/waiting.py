@@ -144,7 +144,7 @@ class Waiting:
     def add(self, order: Order, key: GroupKey, since_us: int) -> Group:
         """Let a workload wait, in its place in its group; it has since a time."""
         self._since[order[2]] = since_us
-        heappush(self._oldest.setdefault(key[0], []), (since_us, order[2]))
+        self._remember(key[0], since_us, order[2])
         group = self.groups.get(key)
         if group is None:
             group = self.groups[key] = Group(key)
@@ -173,6 +173,13 @@ class Waiting:
         """Give a member of a group another place in it."""
         del group.members[bisect_left(group.members, before)]
         insort(group.members, order)
+
+    def _remember(self, queue: str, since_us: int, uid: str) -> None:
+        """Note since when one waits; of who waits no longer no more is kept than of who does."""
+        heap = self._oldest.setdefault(queue, [])
+        if len(heap) > 2 * len(self._since) + 1000:
+            heap[:] = sorted({each for each in heap if self._since.get(each[1]) == each[0]})
+        heappush(heap, (since_us, uid))
 
     def oldest(self, queue: str, latest_us: int, most: int) -> list[str]:
         """Return who of a queue waits since then or before, no more than `most`, longest first."""

@@ -1,0 +1,122 @@
+"""What is kept for who waits within a guarantee until others are protected no longer."""
+
+import pytest
+
+from shoal.core.decisions import Reserve
+from shoal.model.queue import EvictionBounds, Queue
+from shoal.model.verdict import Reason
+from tests.core.build import node
+from tests.core.cases import MINUTE_US, Case, batch, queue, tree, work
+
+PROTECTED = Queue("root", eviction=EvictionBounds(minimum_run_us=30 * MINUTE_US))
+
+
+def lent(runs_min: int, guaranteed: int, nodes: int = 1) -> Case:
+    """Jobs of one device borrow everything, each begun when another has ended, and more wait.
+
+    Each is protected for half an hour, on borrowed devices for the ten minutes of `reclaimWithin`.
+    """
+    lender = queue("a", guaranteed)
+    case = Case([node(f"n{n}", 8) for n in range(nodes)], tree(lender, queue("b"), root=PROTECTED))
+    devices = 8 * nodes
+    for minute in range(devices):
+        case.to(minute)
+        case.submit(batch(f"b/first-{minute}"))
+    case.submit(*(batch(f"b/next-{number}") for number in range(100)))
+    for minute in range(devices, 40):
+        _go_on(case, minute, runs_min)
+    return case
+
+
+def _go_on(case: Case, minute: int, runs_min: int) -> None:
+    """A minute passes, and whoever has run for long enough ends."""
+    case.to(minute)
+    done = [
+        uid
+        for uid, entry in case.world.entries.items()
+        if uid.startswith("b/")
+        and entry.started
+        and case.now_us - min(entry.started.values()) >= runs_min * MINUTE_US
+    ]
+    case.end(*done)
+
+
+@pytest.mark.parametrize("runs_min", [5, 9, 20, 60])
+@pytest.mark.parametrize(("guaranteed", "asked", "nodes"), [(8, 8, 1), (4, 4, 1), (12, 10, 2)])
+def test_a_gang_has_its_guarantee_back_in_time_although_others_come_all_the_time(
+    runs_min: int, guaranteed: int, asked: int, nodes: int
+) -> None:
+    """What becomes free is not lent again, or its new borrowers would be protected anew."""
+    case = lent(runs_min, guaranteed, nodes)
+    case.submit(work("a/gang", pods=asked))
+    for minute in range(41, 51):
+        _go_on(case, minute, runs_min)
+    (start,) = case.starts("a/gang")
+    assert int(start.partition(":")[0]) <= 50
+
+
+def test_two_gangs_have_theirs_at_the_same_time() -> None:
+    """Each within the guarantee has a place of its own."""
+    case = lent(60, 8)
+    case.submit(work("a/g1", pods=4), work("a/g2", pods=4))
+    for minute in range(41, 51):
+        _go_on(case, minute, 60)
+    assert len(case.starts("a/g1")) == len(case.starts("a/g2")) == 1
+
+
+def test_the_record_says_until_when_and_for_what_a_place_is_kept() -> None:
+    """Who began last, at 7:00, may go at 17:00, and three go then that lose least."""
+    case = Case([node("n1", 8)], tree(queue("a", 3), queue("b"), root=PROTECTED))
+    for minute in range(8):
+        case.to(minute)
+        case.submit(batch(f"b/{minute}"))
+    case.submit(work("a/gang", pods=3))
+    (kept,) = (each.decision for each in case.seen if isinstance(each.decision, Reserve))
+    assert (kept.workload, kept.reason, kept.evicted) == ("a/gang", Reason.RECLAIM, ())
+    assert kept.at_us == 17 * MINUTE_US
+    case.to(12)
+    assert case.starts("a/gang") == ["12:00"]
+    assert sorted(uid for _, uid, _ in case.evictions) == ["b/0", "b/1", "b/2"]
+
+
+def test_who_ends_before_may_use_what_is_kept() -> None:
+    """And who does not end before, or says nothing, may not."""
+    case = Case([node("n1", 2)], tree(queue("a", 2), queue("b"), root=PROTECTED))
+    case.submit(batch("b/old"))
+    case.submit(batch("b/short", run_us=MINUTE_US))
+    case.submit(work("a/gang", 2))
+    case.to(1)
+    case.end("b/short")
+    case.submit(batch("b/says-nothing"), batch("b/quick", run_us=5 * MINUTE_US))
+    case.submit(batch("b/long", run_us=30 * MINUTE_US))
+    assert [case.starts(f"b/{name}") for name in ("says-nothing", "quick", "long")] == [
+        [],
+        ["1:00"],
+        [],
+    ]
+    case.to(6)
+    case.end("b/quick")
+    case.to(10)
+    assert case.starts("a/gang") == ["10:00"]
+    assert [uid for _, uid, _ in case.evictions] == ["b/old"]
+
+
+def test_more_urgent_work_of_the_same_queue_keeps_one_place() -> None:
+    """Until the minimum run of what it pushes out has passed; another one waits its turn."""
+    q = queue("q", eviction=EvictionBounds(minimum_run_us=30 * MINUTE_US))
+    case = Case([node("n1", 4)], tree(q))
+    for minute in range(4):
+        case.to(minute)
+        case.submit(batch(f"q/{minute}"))
+    case.to(10)
+    case.submit(work("q/urgent", pods=4, priority=5))
+    case.to(11)
+    case.submit(work("q/other", pods=2, priority=5))
+    assert list(case.world.reserving) == ["q/urgent"]
+    assert case.world.entries["q/urgent"].reserved.reason is Reason.PREEMPTION  # type: ignore[union-attr]
+    case.to(12)
+    case.end("q/0")
+    case.submit(batch("q/late"))
+    assert case.starts("q/late") == []
+    case.to(33)
+    assert case.starts("q/urgent") == ["33:00"]

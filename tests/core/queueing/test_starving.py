@@ -1,0 +1,190 @@
+"""Who has waited too long gets the next places, whatever else comes or stands in the way."""
+
+from dataclasses import replace
+
+import pytest
+
+from shoal.model.queue import EvictionBounds, Order, Priority, Queue
+from shoal.model.verdict import Reason, Stage
+from shoal.model.workload import Outcome
+from tests.core.build import node
+from tests.core.cases import MINUTE_US, Case, batch, queue, quota, tree, work
+
+HOUR_MIN = 60
+DAY_MIN = 24 * HOUR_MIN
+
+
+def end_oldest(case: Case, prefix: str) -> None:
+    """Whoever of these has run for longest ends."""
+    running = [
+        (min(entry.started.values()), uid)
+        for uid, entry in case.world.entries.items()
+        if entry.started and uid.startswith(prefix)
+    ]
+    if running:
+        case.end(min(running)[1])
+
+
+def test_more_urgent_work_that_does_not_fit_takes_not_every_reservation() -> None:
+    """A job of five or six devices always waits, and two of them fit at no time."""
+    bounds = EvictionBounds(minimum_run_us=10 * HOUR_MIN * MINUTE_US)
+    priorities = Priority("hi", 100), Priority("lo", 0)
+    case = Case([node("n1", 8)], tree(queue("q", eviction=bounds, priorities=priorities)))
+    case.submit(work("q/gang", 8, run_us=300 * MINUTE_US), batch("q/s0", 5, priority=100))
+    case.end("q/gang", outcome=Outcome.CANCELLED)
+    case.submit(batch("q/s1", 5, run_us=20 * MINUTE_US, priority=100))
+    case.submit(work("q/gang", 8, run_us=300 * MINUTE_US))
+    number = 1
+    while not case.starts("q/gang")[1:] and number < 100:
+        number += 1
+        case.submit(batch(f"q/s{number}", 5 + number % 2, run_us=20 * MINUTE_US, priority=100))
+        case.to(20 * number)
+        end_oldest(case, "q/s")
+    waited_min = int(case.starts("q/gang")[-1].partition(":")[0])
+    assert DAY_MIN <= waited_min <= DAY_MIN + 60
+
+
+LIMITS = {"limit": queue("q", limit=4), "borrow": queue("q", borrow=quota(H100=4))}
+
+
+@pytest.mark.parametrize("what", LIMITS)
+@pytest.mark.parametrize("above", [False, True])
+def test_what_a_limit_leaves_is_kept_for_who_waits_longest(what: str, above: bool) -> None:
+    """Small work would take it at once, whenever some of it ends; also that of a sister."""
+    limited = replace(LIMITS[what], order=Order.FIFO)
+    queues = [limited, queue("idle")]
+    small = big = "q"
+    if above:
+        queues += [replace(queue(name), parent="q") for name in ("q1", "q2")]
+        big, small = "q1", "q2"
+    case = Case([node("n1", 8)], tree(*queues))
+    case.submit(*(batch(f"{small}/s{n}") for n in range(4)))
+    case.to(1)
+    case.submit(work(f"{big}/gang", 4))
+    number = 4
+    for minute in range(10, DAY_MIN + 40, 10):
+        case.to(minute)
+        end_oldest(case, f"{small}/s")
+        number += 1
+        case.submit(batch(f"{small}/s{number}"))
+    verdict = case.verdict(f"{small}/s{number}")
+    assert (verdict.stage, verdict.cause[1]) == (Stage.QUOTA, Reason.KEPT_QUOTA)
+    over = verdict.over_quota
+    assert over is not None
+    assert over.used_units + over.asked_units > over.bound_units
+    for _ in range(3):
+        end_oldest(case, f"{small}/s")
+    assert len(case.starts(f"{big}/gang")) == 1
+    case.end(f"{big}/gang")
+    assert len(case.starts(f"{small}/s{number}")) == 1
+
+
+def test_who_is_within_his_own_guarantee_is_not_kept_from_a_limit_that_both_share() -> None:
+    top = queue("q", 4, limit=4)
+    sisters = replace(queue("q1", 0), parent="q"), replace(queue("q2", 2), parent="q")
+    case = Case([node("n1", 8)], tree(top, *sisters))
+    case.submit(batch("q1/s"))
+    case.submit(work("q1/gang", 4))
+    case.to(DAY_MIN)
+    assert case.world.entries["q1/gang"].reserved is not None
+    case.submit(work("q2/w"))
+    assert len(case.starts("q2/w")) == 1
+    case.submit(batch("q1/late"))
+    assert case.starts("q1/late") == []
+
+
+def test_who_has_waited_longest_goes_first_where_two_starve_under_one_limit() -> None:
+    top = queue("q", limit=4)
+    sisters = [replace(queue(name), parent="q") for name in ("q1", "q2")]
+    case = Case([node("n1", 8)], tree(top, *sisters))
+    case.submit(batch("q1/s"))
+    case.submit(work("q2/first", 4))
+    case.to(1)
+    case.submit(work("q1/second", 4))
+    case.to(DAY_MIN + 1)
+    assert list(case.world.reserving) == ["q2/first"]
+    case.end("q1/s")
+    assert (len(case.starts("q2/first")), case.starts("q1/second")) == (1, [])
+    case.end("q2/first")
+    assert len(case.starts("q1/second")) == 1
+
+
+def far_away(days: int) -> Case:
+    """On n1 runs what declares so many days; on n2 one small job follows the other.
+
+    lab/w8 asks for eight devices, lab/g4 for four.
+    """
+    case = Case([node("n1", 8), node("n2", 8)], tree(queue("c", 8), queue("lab")))
+    case.submit(work("c/r", 8, run_us=days * DAY_MIN * MINUTE_US))
+    case.submit(*(batch(f"lab/s{n}") for n in range(8)))
+    case.to(1)
+    case.submit(work("lab/w8", 8))
+    case.to(2)
+    case.submit(work("lab/g4", 4))
+    return case
+
+
+def small_ones(case: Case, until_min: int) -> None:
+    """Every ten minutes one of the small jobs ends, and another comes."""
+    number = 8
+    for minute in range(10, until_min, 10):
+        case.to(minute)
+        end_oldest(case, "lab/s")
+        case.submit(batch(f"lab/s{number}"))
+        number += 1
+
+
+def test_who_starves_does_not_wait_as_long_again_for_what_is_kept_far_away() -> None:
+    """Both get places on n2, one after the other, where nobody knows when the others end."""
+    case = far_away(days=30)
+    assert case.world.entries["lab/w8"].reserved is not None
+    small_ones(case, 2 * DAY_MIN)
+    (start,) = case.starts("lab/w8")
+    assert DAY_MIN < int(start.partition(":")[0]) <= DAY_MIN + 90
+    assert case.nodes_of("lab/w8") == ["n2"]
+
+
+def test_who_is_kept_a_place_that_comes_soon_keeps_it() -> None:
+    case = far_away(days=1)
+    small_ones(case, DAY_MIN - 20)
+    case.to(DAY_MIN)
+    case.end("c/r")
+    assert case.nodes_of("lab/w8") == ["n1"]
+
+
+def test_one_for_whom_a_place_is_kept_does_not_keep_another_one_starving() -> None:
+    """The shorter one comes first and has one that comes soon; the older one starves meanwhile."""
+    lab = queue("lab", order=Order.SHORTEST, starvation_after_us=60 * MINUTE_US)
+    case = Case([node("n1", 8), node("n2", 8)], tree(queue("c", 8), lab))
+    case.submit(work("c/x", 8))
+    case.submit(*(batch(f"lab/s{n}") for n in range(8)))
+    case.to(1)
+    case.submit(work("lab/g4", 4))
+    case.to(30)
+    case.submit(work("c/r", 8, run_us=70 * MINUTE_US))
+    case.end("c/x")
+    assert case.nodes_of("c/r") == ["n1"]
+    case.submit(work("lab/w8", 8, run_us=MINUTE_US))
+    assert list(case.world.reserving) == ["lab/w8"]
+    case.to(61)
+    assert sorted(case.world.reserving) == ["lab/g4", "lab/w8"]
+
+
+def test_what_can_never_start_keeps_nobody_else_from_a_place() -> None:
+    lab = queue("lab", limit=8, starvation_after_us=60 * MINUTE_US)
+    case = Case([node("n1", 8)], tree(lab))
+    case.adopt(batch("lab/old"), "n1")
+    case.submit(work("lab/huge", pods=9), work("lab/w8", 8))
+    case.to(60)
+    assert list(case.world.reserving) == ["lab/w8"]
+
+
+def test_of_a_queue_that_nobody_waits_in_nothing_is_remembered() -> None:
+    """Times of who has come and gone do not gather."""
+    lab = Queue("lab", "root")
+    case = Case([node("n1", 1)], tree(lab))
+    case.adopt(batch("lab/old"), "n1")
+    for number in range(3000):
+        case.submit(batch(f"lab/{number}"))
+        case.end(f"lab/{number}", outcome=Outcome.CANCELLED)
+    assert len(case.world.waiting._oldest["lab"]) < 2000
