@@ -12,26 +12,21 @@ from shoal.core.entry import Entry
 from shoal.core.events import Examined
 from shoal.core.eviction.clearing import NoRoom
 from shoal.core.eviction.making_room import MakingRoom
+from shoal.core.keeping_ahead import KeepingAhead
 from shoal.core.limits import timelimits
 from shoal.core.limits.deadlines import earliest
-from shoal.core.placing.ahead import nearest_to_free, next_ends, when_it_fits
 from shoal.core.placing.board import Board
 from shoal.core.placing.growing import Growing
-from shoal.core.placing.keeping import backfills, free, lay, lift, lost, nobody_goes
+from shoal.core.placing.keeping import free, lay, lift, lost, nobody_goes
 from shoal.core.placing.reservation import Reservation
 from shoal.core.policies import Policy
-from shoal.core.queueing.grouping import starves
 from shoal.core.queueing.looks import Looks
 from shoal.core.queueing.order import Heads
 from shoal.core.queueing.waiting import Group
 from shoal.core.tenancy.quota import Refusal, promise, start_within_quota, units_of
 from shoal.core.world import World
-from shoal.model.queue import Queue
 from shoal.model.verdict import Reason, Stage, Verdict
 from shoal.model.workload import Placement
-
-STARVING_LOOKED_AT = 4
-"""Workloads of a queue that have waited for longest for one of which places are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,30 +87,15 @@ class _Run:
         """Rows that have gained room since the last complete cycle, or gain it in this one."""
         self._looked_at: dict[Group, None] = {}
         """Groups whose first member waits on."""
-        self._ends: list[tuple[int, Entry]] | None = None
-        """Which running work ends next, and when, once it was asked for."""
         self._gave_up = False
         self._freed = world.waiting.freed
         """Whether there may be something for running work that lacks pods."""
-        reserving = (world.entries[uid] for uid in world.reserving)
-        kept = [(e, e.reserved) for e in reserving if e.reserved is not None]
-        self._ahead = {e.workload.uid: each for e, each in kept if each.waits_for_ends}
-        """Places that are kept for workloads that wait for others to end there, by uid."""
-        self._room = MakingRoom(world, board, now_us, budget, self._ahead)
-        self._reserved: dict[str, None] = {}
-        """Queues for one of which places are kept until running work has ended."""
-        self._starving: dict[str, None] = {}
-        """Queues for one of which places are kept as it has waited too long, or will not be."""
-        for entry, each in kept:
-            if each.waits_for_ends and each.reason is not Reason.RECLAIM:
-                late = starves(world, entry, now_us)
-                (self._starving if late else self._reserved)[entry.workload.queue] = None
+        self._ahead = KeepingAhead(world, board, now_us, budget)
+        self._room = MakingRoom(world, board, now_us, budget, self._ahead.places)
         self._settled: set[str] = set()
         """Who waited and was started, or told why not, in this cycle."""
         self.decisions: list[Decision] = []
         self._examined: list[Examined] = []
-        self._looked_again: dict[str, Examined] = {}
-        """Of those for whom places are kept, by uid."""
         self.complete = True
 
     def look_at_the_fleet(self) -> None:
@@ -198,7 +178,7 @@ class _Run:
         Where others may be evicted for it by now, it waits for their ends no longer.
         """
         declared = reservation.reason is Reason.RESERVED
-        if declared and self._is_too_far(entry, reservation.at_us):
+        if declared and self._ahead.is_too_far(entry, reservation.at_us):
             self._give_up(entry, Reason.NOT_FREED)
             return
         times_us = (reservation.at_us, reservation.look_us)
@@ -217,19 +197,12 @@ class _Run:
                 self._give_up(entry, Reason.NOT_FREED)
             elif found.verdict.stage is Stage.BUDGET:
                 self._give_up(entry, Reason.BUDGET)
-            elif room is not None and room.again_us != reservation.look_us:
-                self._looked_again[uid] = Examined(uid, None, again_us=room.again_us)
+            elif room is not None:
+                self._ahead.look_again(uid, room.again_us)
             return
         promise(world, entry, found)
         self._start(entry, found)
-        self._ahead.pop(uid, None)
-
-    def _is_too_far(self, entry: Entry, at_us: int | None) -> bool:
-        """Return whether a workload that has waited too long would wait as long again."""
-        queue = self._world.tenants.tree.get(entry.workload.queue)
-        if queue is None or at_us is None or not starves(self._world, entry, self._now_us):
-            return False
-        return at_us > self._now_us + queue.starvation_after_us
+        self._ahead.places.pop(uid, None)
 
     def start_what_fits(self) -> None:
         """5. Look at groups in the order of their first members, and start what fits.
@@ -241,7 +214,7 @@ class _Run:
         """
         if self._gave_up:
             return  # whoever still goes is charged again; the next cycle sees that
-        looks = Looks(self._world, self._fresh, self._due, self._ahead)
+        looks = Looks(self._world, self._fresh, self._due, self._ahead.places)
         heads = Heads(self._world, looks)
         while head := heads.pop():
             group, member = head
@@ -262,7 +235,7 @@ class _Run:
     def _try_to_start(self, group: Group, index: int) -> bool:
         uid = group.members[index][2]
         entry = self._world.entries[uid]
-        found = self._find_place(entry, group)
+        found = self._ahead.find_place(entry, group)
         if isinstance(found, Refusal):
             room = self._room.make_room(entry, group, found)
             if not isinstance(room, NoRoom):
@@ -270,7 +243,10 @@ class _Run:
                 self._settled.add(uid)
                 self.complete = False
                 return True
-            if self._keep_ahead(group, index, found, room):
+            kept = self._ahead.keep(entry, found, room, self._room, self._settled)
+            self.decisions += kept
+            self.complete = self.complete and not any(isinstance(e, GiveUp) for e in kept)
+            if uid in self._settled:
                 return True
             self._let_wait(group, index, found, room)
             return False
@@ -278,100 +254,6 @@ class _Run:
         self._start(entry, found)
         self._settled.add(uid)
         return True
-
-    def _find_place(self, entry: Entry, group: Group) -> tuple[Placement, ...] | Refusal:
-        """Place a workload, also where places are kept for others if it ends before."""
-        world = self._world
-        run_us = world.declared.expected_us(entry.workload)
-        end_us = None if run_us is None else self._now_us + run_us
-        ahead = [uid for uid, reservation in self._ahead.items() if backfills(reservation, end_us)]
-        lift(world, ahead)
-        found = start_within_quota(world, self._board, entry, group.shapes, self._budget)
-        lay(world, ahead)
-        return found
-
-    def _keep_ahead(self, group: Group, index: int, found: Refusal, room: NoRoom) -> bool:
-        """Keep places for a workload that cannot start now, or for others of its queue.
-
-        Whether it was for the member of the group at `index`.
-        """
-        world, queue = self._world, self._world.tenants.tree.get(group.queue)
-        if queue is None:
-            return False
-        uid = group.members[index][2]
-        entry = world.entries[uid]
-        self._keep_for_who_starves(queue)
-        if uid in self._settled:
-            return True
-        if found.verdict.stage is not Stage.PLACE:
-            return False
-        if room.again_us is not None:
-            others = queue.name in self._reserved
-            kept = self._room.keep_until_open(entry, group, only_reclaim=others)
-            if kept:
-                self.decisions += kept
-                self._examined.append(Examined(uid, None, again_us=room.again_us))
-                self._settled.add(uid)
-                self.complete = False
-                return True
-        if queue.name not in self._reserved:
-            ends = self._next_ends()
-            known = when_it_fits(world, self._board, entry, group.shapes, ends, self._budget)
-            if known is not None and not self._is_too_far(entry, known[1]):
-                self._keep(entry, *known)
-                self._reserved[queue.name] = None
-        return uid in self._settled
-
-    def _keep_for_who_starves(self, queue: Queue) -> None:
-        """Keep places for whoever of a queue has waited for longest, if that is too long.
-
-        Where running work frees them within as long once more, as was declared, or else where they
-        are nearest to being free.
-        """
-        if queue.name in self._starving:
-            return
-        self._starving[queue.name] = None
-        world, board, budget = self._world, self._board, self._budget
-        latest_us = self._now_us - queue.starvation_after_us
-        for uid in world.waiting.oldest(queue.name, latest_us, STARVING_LOOKED_AT):
-            entry = world.entries[uid]
-            group = entry.group
-            if uid in self._settled or group is None or _never(group):
-                continue
-            if self._fits(entry, group):
-                return  # its turn will come
-            known = when_it_fits(world, board, entry, group.shapes, self._next_ends(), budget)
-            if known is not None and not self._is_too_far(entry, known[1]):
-                self._keep(entry, *known)
-                return
-            near = nearest_to_free(world, board, entry, group.shapes, self._now_us, budget)
-            if near is not None:
-                self._keep(entry, near, None)
-                return
-
-    def _fits(self, entry: Entry, group: Group) -> bool:
-        """Return whether a workload could start now."""
-        world = self._world
-        checkpoint, charged = world.fleet.journal.checkpoint(), world.tenants.speculated
-        found = self._find_place(entry, group)
-        world.tenants.undo(charged)
-        world.fleet.rollback(checkpoint)
-        return not isinstance(found, Refusal)
-
-    def _keep(self, entry: Entry, placements: tuple[Placement, ...], at_us: int | None) -> None:
-        """Keep places for a workload, behind which others may fill in."""
-        uid = entry.workload.uid
-        key = f"reserve/{uid}/{entry.attempt + 1}/{self._now_us}"
-        promise(self._world, entry, placements, at_us)
-        self.decisions.append(Reserve(key, uid, placements, at_us, (), Reason.RESERVED))
-        self._settled.add(uid)
-        for placement in placements:
-            self._world.fleet.take(entry.request_of(placement.pod), placement)
-
-    def _next_ends(self) -> list[tuple[int, Entry]]:
-        if self._ends is None:
-            self._ends = next_ends(self._world, self._now_us)
-        return self._ends
 
     def _let_wait(self, group: Group, index: int, found: Refusal, room: NoRoom) -> None:
         """Tell those of a group whom that is news, from its member `index` on, why they wait."""
@@ -424,33 +306,17 @@ class _Run:
 
     def examined(self) -> tuple[Examined, ...]:
         """Return who was looked at and waits on, as far as it is still kept the places it was."""
-        kept = (each for uid, each in self._looked_again.items() if uid in self._ahead)
-        return *self._examined, *kept
+        return *self._examined, *self._ahead.examined()
 
     def look_again_us(self) -> int | None:
         """Return when time alone may change the answer to somebody."""
         world = self._world
-        times_us = [examined.again_us for examined in self.examined()]
+        times_us: list[int | None] = [examined.again_us for examined in self.examined()]
         times_us.append(world.waiting.next_us(but=self._looked_at))
         times_us.append(world.tenants.shrink_next_us())
-        times_us.append(self._late_us())
+        times_us += self._ahead.late_us()
         times_us += [world.limits.after(self._now_us), world.spending.after(self._now_us)]
         return earliest(*times_us)
-
-    def _late_us(self) -> int | None:
-        """Return when the first of those for whom places are kept finds that others are late."""
-        kept = (self._world.entries[uid].reserved for uid in self._world.reserving)
-        reserves = (each for each in self.decisions if isinstance(each, Reserve))
-        ends_us = [each.at_us for each in (*kept, *reserves) if each is not None]
-        tree, entries = self._world.tenants.tree, self._world.entries
-        for entry in (entries[uid] for uid in self._ahead):
-            queue = tree.get(entry.workload.queue)
-            if queue is not None:
-                ends_us.append(entry.waits_since_us + queue.starvation_after_us - 1)
-            if entry.reserved is not None and entry.reserved.look_us is not None:
-                ends_us.append(entry.reserved.look_us - 1)
-        late_us = (at_us + 1 for at_us in ends_us if at_us is not None)
-        return min((at_us for at_us in late_us if at_us > self._now_us), default=None)
 
     def resize_elastic_work(self) -> None:
         """6. Let running work have pods that it lacks, where nobody who waits can use the room.
@@ -490,8 +356,3 @@ class _Run:
     def _tell(self, uids: tuple[str, ...], verdict: Verdict) -> None:
         self._settled.update(uids)
         self.decisions.append(Wait(f"wait/{uids[0]}/{self._now_us}", uids, verdict))
-
-
-def _never(group: Group) -> bool:
-    """Return whether the work of a group was told that it never starts."""
-    return group.verdict is not None and group.verdict.never

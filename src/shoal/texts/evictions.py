@@ -63,12 +63,12 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
         ),
         "kept-until-reclaim": (
             "Room on {nodes} is kept for it: queue {queue} takes back what it is guaranteed."
-            " {others} may be evicted when they have run for as long as they are protected, in {time} at the"
-            " latest."
+            " {others} may be evicted when they have run for as long as they are protected, in"
+            " {time} at the latest."
         ),
         "kept-until-preemption": (
             "Room on {nodes} is kept for it: it is of higher priority than {others} in queue"
-            " {queue}, which may be evicted when they have run for as long as they are protected, in"
+            " {queue}. They may be evicted when they have run for as long as they are protected, in"
             " {time} at the latest."
         ),
         "kept-from": (

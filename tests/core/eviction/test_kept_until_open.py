@@ -113,7 +113,9 @@ def test_more_urgent_work_of_the_same_queue_keeps_one_place() -> None:
     case.to(11)
     case.submit(work("q/other", pods=2, priority=5))
     assert list(case.world.reserving) == ["q/urgent"]
-    assert case.world.entries["q/urgent"].reserved.reason is Reason.PREEMPTION  # type: ignore[union-attr]
+    kept = case.world.entries["q/urgent"].reserved
+    assert kept is not None
+    assert kept.reason is Reason.PREEMPTION
     case.to(12)
     case.end("q/0")
     case.submit(batch("q/late"))

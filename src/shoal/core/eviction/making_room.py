@@ -124,8 +124,12 @@ class MakingRoom:
         """Keep for a workload what will be freed for it once others are protected no longer.
 
         Otherwise what became free meanwhile would be lent again, and be protected anew. Nothing is
-        kept where that is not so, or, by `only_reclaim`, where it takes nothing from other queues.
+        kept for who needs a single device, which it takes wherever one becomes free first, nor, by
+        `only_reclaim`, where nothing is taken from other queues.
         """
+        sets = zip(group.shapes, entry.workload.pod_sets, strict=True)
+        if sum(shape.request.devices.count * pod_set.needed for shape, pod_set in sets) < 2:
+            return ()
         found = self._clearing.later(entry, group.shapes)
         if found is None:
             return ()

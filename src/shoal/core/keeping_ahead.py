@@ -1,0 +1,203 @@
+"""What one cycle keeps for workloads that cannot start yet, and for whom nobody goes yet.
+
+Kept are, for each queue: for whoever is within a guarantee what will be freed for it as soon as
+others are protected no longer; for who has waited longest, if that is too long, the next places;
+and for the first in its order those that running work frees at a time that it has declared. Others
+may fill in behind what is kept, as long as they end before.
+"""
+
+from collections.abc import Collection, Iterator
+
+from shoal.core.budget import Budget
+from shoal.core.decisions import GiveUp, Reserve
+from shoal.core.entry import Entry
+from shoal.core.events import Examined
+from shoal.core.eviction.clearing import NoRoom
+from shoal.core.eviction.making_room import MakingRoom
+from shoal.core.placing.ahead import nearest_to_free, next_ends, when_it_fits
+from shoal.core.placing.board import Board
+from shoal.core.placing.keeping import backfills, lay, lift
+from shoal.core.queueing.grouping import starves
+from shoal.core.queueing.waiting import Group
+from shoal.core.tenancy.quota import Refusal, promise, start_within_quota
+from shoal.core.world import World
+from shoal.model.queue import Queue
+from shoal.model.verdict import Reason, Stage
+from shoal.model.workload import Placement
+
+STARVING_LOOKED_AT = 4
+"""Workloads of a queue that have waited for longest for one of which places are kept."""
+
+
+class KeepingAhead:
+    """The places kept in one cycle. The world must be speculating, and what is spent be judged."""
+
+    def __init__(self, world: World, board: Board, now_us: int, budget: Budget) -> None:
+        self._world = world
+        self._board = board
+        self._now_us = now_us
+        self._budget = budget
+        self._ends: list[tuple[int, Entry]] | None = None
+        """Which running work ends next, and when, once it was asked for."""
+        reserving = (world.entries[uid] for uid in world.reserving)
+        kept = [(e, e.reserved) for e in reserving if e.reserved is not None]
+        self.places = {e.workload.uid: each for e, each in kept if each.waits_for_ends}
+        """By uid what is kept for workloads that wait for others to end there."""
+        self._reserved: dict[str, None] = {}
+        """Queues for one of which places are kept until running work has ended."""
+        self._starving: dict[str, None] = {}
+        """Queues for one of which places are kept as it has waited too long, or will not be."""
+        for entry, each in kept:
+            if each.waits_for_ends and each.reason is not Reason.RECLAIM:
+                late = starves(world, entry, now_us)
+                (self._starving if late else self._reserved)[entry.workload.queue] = None
+        self._examined: dict[str, Examined] = {}
+        """By uid those of whom is known by now when time alone may let others be evicted."""
+        self._made: dict[str, int | None] = {}
+        """For whom places are kept by decisions of this cycle, and until when."""
+
+    def find_place(self, entry: Entry, group: Group) -> tuple[Placement, ...] | Refusal:
+        """Place a workload, also where places are kept for others if it ends before."""
+        world = self._world
+        run_us = world.declared.expected_us(entry.workload)
+        end_us = None if run_us is None else self._now_us + run_us
+        ahead = [uid for uid, each in self.places.items() if backfills(each, end_us)]
+        lift(world, ahead)
+        found = start_within_quota(world, self._board, entry, group.shapes, self._budget)
+        lay(world, ahead)
+        return found
+
+    def is_too_far(self, entry: Entry, at_us: int | None) -> bool:
+        """Return whether a workload that has waited too long would wait as long again."""
+        queue = self._world.tenants.tree.get(entry.workload.queue)
+        if queue is None or at_us is None or not starves(self._world, entry, self._now_us):
+            return False
+        return at_us > self._now_us + queue.starvation_after_us
+
+    def look_again(self, uid: str, at_us: int | None) -> None:
+        """Note when time alone may let others be evicted for whom places are kept."""
+        entry = self._world.entries[uid]
+        if uid in self._made or entry.reserved is None or entry.reserved.look_us != at_us:
+            self._examined[uid] = Examined(uid, None, again_us=at_us)
+
+    def examined(self) -> Iterator[Examined]:
+        """Yield when they are to be looked at again, of those that are kept their places."""
+        for uid, examined in self._examined.items():
+            if uid in self.places or uid in self._made:
+                yield examined
+
+    def late_us(self) -> list[int]:
+        """Return when something is to be done for those who are kept places by time alone.
+
+        That is where others are late, or their protection ends, or where they come to starve.
+        """
+        world = self._world
+        until_us = {uid: each.at_us for uid, each in self.places.items()} | self._made
+        times_us = [None if at_us is None else at_us + 1 for at_us in until_us.values()]
+        times_us += [each.look_us for each in self.places.values()]
+        for uid in until_us:
+            entry = world.entries[uid]
+            queue = world.tenants.tree.get(entry.workload.queue)
+            if queue is not None:
+                times_us.append(entry.waits_since_us + queue.starvation_after_us)
+        return [at_us for at_us in times_us if at_us is not None and at_us > self._now_us]
+
+    def keep(
+        self,
+        entry: Entry,
+        found: Refusal,
+        room: NoRoom,
+        making_room: MakingRoom,
+        settled: set[str],
+    ) -> tuple[GiveUp | Reserve, ...]:
+        """Keep places for a workload that cannot start now, or for others of its queue.
+
+        `found` and `room` are why it does not. Those for whom places are kept are `settled` then.
+        """
+        queue = self._world.tenants.tree.get(entry.workload.queue)
+        if queue is None:
+            return ()
+        kept = self._for_who_starves(queue, settled)
+        if not any(isinstance(e, Reserve) and e.workload == entry.workload.uid for e in kept):
+            kept += self._for_it(entry, queue, found, room, making_room)
+        made = {each.workload: each.at_us for each in kept if isinstance(each, Reserve)}
+        self._made |= made
+        settled.update(made)
+        return kept
+
+    def _for_it(
+        self, entry: Entry, queue: Queue, found: Refusal, room: NoRoom, making_room: MakingRoom
+    ) -> tuple[GiveUp | Reserve, ...]:
+        group = entry.group
+        if group is None or found.verdict.stage is not Stage.PLACE:
+            return ()
+        if room.again_us is not None:
+            others = queue.name in self._reserved
+            kept = making_room.keep_until_open(entry, group, only_reclaim=others)
+            if kept:
+                uid = entry.workload.uid
+                self._examined[uid] = Examined(uid, None, again_us=room.again_us)
+                return kept
+        if queue.name in self._reserved:
+            return ()
+        known = self._when_it_fits(entry, group)
+        if known is None or self.is_too_far(entry, known[1]):
+            return ()
+        self._reserved[queue.name] = None
+        return (self._keep(entry, *known),)
+
+    def _for_who_starves(
+        self, queue: Queue, settled: Collection[str]
+    ) -> tuple[GiveUp | Reserve, ...]:
+        """Keep places for whoever of a queue has waited for longest, if that is too long.
+
+        Where running work frees them within as long once more, as was declared, or else where they
+        are nearest to being free.
+        """
+        if queue.name in self._starving:
+            return ()
+        self._starving[queue.name] = None
+        world, now_us = self._world, self._now_us
+        latest_us = now_us - queue.starvation_after_us
+        for uid in world.waiting.oldest(queue.name, latest_us, STARVING_LOOKED_AT):
+            entry = world.entries[uid]
+            group = entry.group
+            if uid in settled or group is None or _never(group):
+                continue
+            if self._fits(entry, group):
+                return ()  # its turn will come
+            known = self._when_it_fits(entry, group)
+            if known is not None and not self.is_too_far(entry, known[1]):
+                return (self._keep(entry, *known),)
+            near = nearest_to_free(world, self._board, entry, group.shapes, now_us, self._budget)
+            if near is not None:
+                return (self._keep(entry, near, None),)
+        return ()
+
+    def _fits(self, entry: Entry, group: Group) -> bool:
+        """Return whether a workload could start now."""
+        world = self._world
+        checkpoint, charged = world.fleet.journal.checkpoint(), world.tenants.speculated
+        found = self.find_place(entry, group)
+        world.tenants.undo(charged)
+        world.fleet.rollback(checkpoint)
+        return not isinstance(found, Refusal)
+
+    def _when_it_fits(self, entry: Entry, group: Group) -> tuple[tuple[Placement, ...], int] | None:
+        if self._ends is None:
+            self._ends = next_ends(self._world, self._now_us)
+        return when_it_fits(self._world, self._board, entry, group.shapes, self._ends, self._budget)
+
+    def _keep(self, entry: Entry, placements: tuple[Placement, ...], at_us: int | None) -> Reserve:
+        """Keep places for a workload, behind which others may fill in."""
+        uid = entry.workload.uid
+        key = f"reserve/{uid}/{entry.attempt + 1}/{self._now_us}"
+        promise(self._world, entry, placements, at_us)
+        for placement in placements:
+            self._world.fleet.take(entry.request_of(placement.pod), placement)
+        return Reserve(key, uid, placements, at_us, (), Reason.RESERVED)
+
+
+def _never(group: Group) -> bool:
+    """Return whether the work of a group was told that it never starts."""
+    return group.verdict is not None and group.verdict.never
