@@ -2,11 +2,14 @@
 
 from dataclasses import replace
 
+import pytest
+
 from shoal.core import events as ev
 from shoal.core.decisions import Evict
 from shoal.model.node import Node
 from shoal.model.queue import EvictionBounds, Queue
-from shoal.model.workload import Placement, PodSet, Workload
+from shoal.model.verdict import Reason
+from shoal.model.workload import Placement, PodSet, Workload, WorkloadType
 from tests.core.build import node, whole
 from tests.core.cases import MINUTE_US, Case, batch, queue, quota, tree, work
 
@@ -213,3 +216,39 @@ def test_who_merely_began_on_borrowed_devices_of_both_accelerators_goes_once() -
     case.submit(gang("a/p"))
     assert case.evictions == [("20:00", "b/g", (0, 1, 2))]
     assert case.starts("a/p") == ["20:00"]
+
+
+# Work that may have any of several accelerators -----------------------------------------------
+
+
+@pytest.mark.parametrize("accelerators", [(), (HOPPER,), (AMPERE, HOPPER)])
+def test_work_that_may_have_several_makes_room_on_the_one_where_others_may_go(
+    accelerators: tuple[str, ...],
+) -> None:
+    """The queue is guaranteed no A100, which nobody can change by going; its H100 are full."""
+    case = Case(fleet(4, 4), tree(queue("q", 4, 4)))
+    case.submit(*(batch(f"q/{number}", accelerators=(HOPPER,)) for number in range(4)))
+    case.to(30)
+    notebook = work("q/n", type_=WorkloadType.NOTEBOOK, priority=100, accelerators=accelerators)
+    case.submit(notebook)
+    assert case.starts("q/n") == ["30:00"]
+    assert gone(case) == ["q/0"]
+
+
+def test_who_is_told_one_of_several_obstacles_is_told_what_others_could_make_room_for() -> None:
+    """Nobody goes for what is not more urgent; the limit on H100 is what it waits for."""
+    case = Case(fleet(4, 4), tree(queue("q", 4, 4)))
+    case.submit(*(batch(f"q/{number}", accelerators=(HOPPER,)) for number in range(4)))
+    case.submit(work("q/n", type_=WorkloadType.NOTEBOOK))
+    over = case.verdict("q/n").over_quota
+    assert over is not None
+    assert (over.reason, over.accelerators) == (Reason.LIMIT, HOPPER)
+    assert case.evictions == []
+
+
+def test_an_obstacle_that_nobody_can_remove_is_told_where_there_is_no_other() -> None:
+    case = Case(fleet(0, 4), tree(queue("q", 4, 4)))
+    case.submit(work("q/n", type_=WorkloadType.NOTEBOOK, priority=100))
+    over = case.verdict("q/n").over_quota
+    assert over is not None
+    assert (over.reason, over.accelerators) == (Reason.GUARANTEE, AMPERE)

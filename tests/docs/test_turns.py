@@ -116,16 +116,29 @@ def test_aging_counts_each_hour_like_a_point_and_gives_no_right_to_evict(
     assert begun(case) == ["q/runs", f"q/{first}"]
 
 
-def test_who_aging_put_first_is_protected_by_a_minimum_run_only() -> None:
-    PAGE.says("without a minimum run it is evicted for the other at once")
-    case = Case([node("n", 1)], tree(queue("q", aging_us=HOUR_US, order=Order.PRIORITY)))
-    case.submit(work("q/runs", priority=3))
+@pytest.mark.parametrize(
+    ("minutes", "expected", "evicted"),
+    [(0, ["q/young", "q/old"], []), (10, ["q/old", "q/young"], [("130:00", "q/old", 10)])],
+)
+def test_who_is_first_without_a_minimum_run_does_not_start_to_be_evicted_at_once(
+    minutes: int, expected: list[str], evicted: list[tuple[str, str, int]]
+) -> None:
+    PAGE.says(
+        "With `minimumRun: 10m` the first starts at 12:00, and goes for the second at 12:10.",
+        "the second starts, and the first when that has ended",
+    )
+    bounds = EvictionBounds(minimum_run_us=minutes * 60_000_000)
+    case = Case([node("n", 1)], tree(queue("q", order=Order.FIFO, eviction=bounds)))
+    case.submit(work("q/runs", priority=9))
     case.submit(work("q/old"))
-    case.to(60 * 5)
+    case.to(60)
     case.submit(work("q/young", priority=3))
+    case.to(120)
     case.end("q/runs")
-    assert begun(case)[1:] == ["q/old", "q/young"]
-    assert case.evicted == [("300:00", "q/old", 0)]
+    case.to(140)
+    case.end("q/young")
+    assert begun(case)[1:3] == expected
+    assert case.evicted == evicted
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from shoal.core.entry import Entry
 from shoal.core.events import Examined
 from shoal.core.eviction.clearing import NoRoom
 from shoal.core.eviction.making_room import MakingRoom
+from shoal.core.eviction.overtaking import Overtaking
 from shoal.core.keeping_ahead import KeepingAhead
 from shoal.core.limits import timelimits
 from shoal.core.limits.deadlines import earliest
@@ -62,10 +63,11 @@ def cycle(world: World, policy: Policy, now_us: int, seed: int, budget: Budget) 
         run.end_what_ran_too_long()  # 3
         run.start_where_places_are_kept()  # 4
         run.start_what_fits()  # 5
-        run.resize_elastic_work()  # 6
-        run.answer_newcomers()  # 7
-        run.refuse_what_waited_too_long()  # 8
-        run.warn_of_spent_budgets()  # 9
+        run.start_what_nobody_overtook()  # 6
+        run.resize_elastic_work()  # 7
+        run.answer_newcomers()  # 8
+        run.refuse_what_waited_too_long()  # 9
+        run.warn_of_spent_budgets()  # 10
     finally:
         world.fleet.rollback(start)
         world.tenants.end_speculation()
@@ -92,6 +94,9 @@ class _Run:
         """Whether there may be something for running work that lacks pods."""
         self._ahead = KeepingAhead(world, board, now_us, budget)
         self._room = MakingRoom(world, board, now_us, budget, self._ahead.places)
+        self._overtaking = Overtaking(world, now_us, self._room, self._ahead.places)
+        self._looked_at_all = False
+        """Whether everybody was looked at whose turn it was."""
         self._settled: set[str] = set()
         """Who waited and was started, or told why not, in this cycle."""
         self.decisions: list[Decision] = []
@@ -146,10 +151,11 @@ class _Run:
                 if world.spending.refusal(entry.workload, units) is not None:
                     self._give_up(entry, Reason.BUDGET)
                     continue
-                promise(world, entry, placements)
-                self._start(entry, placements, entry.borrowed)
+                self._start_kept(entry, placements)
             elif nobody_goes(world, entry, reservation):
                 self._give_up(entry, Reason.NOT_FREED)
+        for entry in self._overtaking.kept_in_vain(self._board, self._budget):
+            self._give_up(entry, Reason.NOT_FREED)
 
     def _start(
         self, entry: Entry, placements: tuple[Placement, ...], borrowed: int | None = None
@@ -169,6 +175,7 @@ class _Run:
             self._world.pin(entry, charges, -1)
         key = f"give-up/{uid}/{entry.attempt}/{self._now_us}"
         self.decisions.append(GiveUp(key, uid, reason))
+        self._ahead.places.pop(uid, None)
         self._gave_up = True
         self.complete = False
 
@@ -191,18 +198,25 @@ class _Run:
         shapes = world.shapes_of(entry)
         found = start_within_quota(world, self._board, entry, shapes, self._budget)
         if isinstance(found, Refusal):
-            room = self._room.plan(entry, shapes, found) if due else None
+            room = self._room.plan(entry, shapes, found)
             lay(world, [uid])
-            if room is not None and not isinstance(room, NoRoom):
+            if not isinstance(room, NoRoom):
                 self._give_up(entry, Reason.NOT_FREED)
             elif found.verdict.stage is Stage.BUDGET:
                 self._give_up(entry, Reason.BUDGET)
-            elif room is not None:
+            else:
                 self._ahead.look_again(uid, room.again_us)
             return
-        promise(world, entry, found)
-        self._start(entry, found)
         self._ahead.places.pop(uid, None)
+        self._start_kept(entry, found)
+
+    def _start_kept(self, entry: Entry, placements: tuple[Placement, ...]) -> None:
+        """Start a workload in its places, unless others of its queue may have to go first."""
+        if self._overtaking.may_happen_to(entry):
+            self._overtaking.ready[entry.workload.uid] = placements
+        else:
+            promise(self._world, entry, placements)
+            self._start(entry, placements, entry.borrowed)
 
     def start_what_fits(self) -> None:
         """5. Look at groups in the order of their first members, and start what fits.
@@ -210,7 +224,8 @@ class _Run:
         These are the groups that are awake, and the sleepers for whom nodes have gained enough
         room, or whose time has come. A group that starts one member is looked at again in the place
         of the next; where one member finds no place the others would not find it either. What does
-        not fit may make others go, whose places are then kept for it.
+        not fit may make others go, whose places are then kept for it. Whoever gives a place up for
+        somebody waits from the next cycle on.
         """
         if self._gave_up:
             return  # whoever still goes is charged again; the next cycle sees that
@@ -221,10 +236,15 @@ class _Run:
             if self._budget.spent:
                 self.complete = False
                 return
-            if self._try_to_start(group, member):
+            before = len(self.decisions)
+            goes_on = self._try_to_start(group, member)
+            if any(isinstance(each, GiveUp) for each in self.decisions[before:]):
+                return
+            if goes_on:
                 for queue in self._charged_anew(group):
                     heads.changed(queue)
                 heads.push(group, member + 1)
+        self._looked_at_all = True
 
     def _charged_anew(self, group: Group) -> dict[str, None]:
         """Return the queues whose accounts the last decision, which is for a group, has changed."""
@@ -235,25 +255,54 @@ class _Run:
     def _try_to_start(self, group: Group, index: int) -> bool:
         uid = group.members[index][2]
         entry = self._world.entries[uid]
+        if uid in self._settled:
+            return True  # places have been kept for it since
+        refused = self._start_or_make_room(entry, group)
+        if refused is None or self._overtakes(entry, group):
+            return True
+        found, room = refused
+        kept = self._ahead.keep(entry, found, room, self._room, self._settled)
+        self.decisions += kept
+        self.complete = self.complete and not any(isinstance(e, GiveUp) for e in kept)
+        if uid in self._settled:
+            return True
+        self._let_wait(group, index, found, room)
+        return False
+
+    def _start_or_make_room(self, entry: Entry, group: Group) -> tuple[Refusal, NoRoom] | None:
+        """Start a workload, or make others go for it; return why neither, or None."""
         found = self._ahead.find_place(entry, group)
         if isinstance(found, Refusal):
             room = self._room.make_room(entry, group, found)
-            if not isinstance(room, NoRoom):
-                self.decisions += room
-                self._settled.add(uid)
-                self.complete = False
+            if isinstance(room, NoRoom):
+                return found, room
+            self.decisions += room
+            self.complete = False
+        else:
+            promise(self._world, entry, found)
+            self._start(entry, found)
+        self._settled.add(entry.workload.uid)
+        return None
+
+    def _overtakes(self, entry: Entry, group: Group) -> bool:
+        """Start a workload in places of work of its queue that it would evict at once there.
+
+        Whoever these were kept for waits like others.
+        """
+        world, overtaking = self._world, self._overtaking
+        for uids in overtaking.ways(entry):
+            checkpoint, charged = world.fleet.journal.checkpoint(), world.tenants.speculated
+            overtaking.lift(uids)
+            decided = len(self.decisions)
+            if self._start_or_make_room(entry, group) is None:
+                for uid in uids:
+                    del overtaking.ready[uid]
+                    self._give_up(world.entries[uid], Reason.PREEMPTION)
+                    self.decisions.insert(decided, self.decisions.pop())
                 return True
-            kept = self._ahead.keep(entry, found, room, self._room, self._settled)
-            self.decisions += kept
-            self.complete = self.complete and not any(isinstance(e, GiveUp) for e in kept)
-            if uid in self._settled:
-                return True
-            self._let_wait(group, index, found, room)
-            return False
-        promise(self._world, entry, found)
-        self._start(entry, found)
-        self._settled.add(uid)
-        return True
+            world.tenants.undo(charged)
+            world.fleet.rollback(checkpoint)
+        return False
 
     def _let_wait(self, group: Group, index: int, found: Refusal, room: NoRoom) -> None:
         """Tell those of a group whom that is news, from its member `index` on, why they wait."""
@@ -267,7 +316,7 @@ class _Run:
             Examined(
                 uids[0],
                 found.missing_pods,
-                self._blocked_at(group, found),
+                self._blocked_at(group, found, hungry=room.hungry),
                 room.hungry or starves,
                 earliest(room.again_us, again_us, found.again_us),
             )
@@ -288,13 +337,16 @@ class _Run:
         at_us = since_us + queue.starvation_after_us
         return (True, None) if at_us <= self._now_us else (False, at_us)
 
-    def _blocked_at(self, group: Group, found: Refusal) -> str:
+    def _blocked_at(self, group: Group, found: Refusal, *, hungry: bool) -> str:
         """Return the queue that has to hold less for another look; see `events.Examined`.
 
-        Whatever ends below a guarantee may give back a right to it.
+        Whatever ends below a guarantee may give back a right to it. Whoever is hungry may use any
+        room that comes, although it is too little, with that of others who go for it.
         """
         tenants = self._world.tenants
         path = tenants.path(group.queue)
+        if path and hungry:
+            return path[-1]
         names = self._world.fleet.accelerators()
         guaranteed = [at for at in path if any(tenants.guarantee(at, name).units for name in names)]
         known = [at for at in (found.blocked_at, *guaranteed) if at in path]
@@ -318,8 +370,16 @@ class _Run:
         times_us += [world.limits.after(self._now_us), world.spending.after(self._now_us)]
         return earliest(*times_us)
 
+    def start_what_nobody_overtook(self) -> None:
+        """6. Start workloads in free places that are kept for them, and that nobody has taken."""
+        if self._looked_at_all:
+            for uid, placements in self._overtaking.ready.items():
+                entry = self._world.entries[uid]
+                promise(self._world, entry, placements)
+                self._start(entry, placements, entry.borrowed)
+
     def resize_elastic_work(self) -> None:
-        """6. Let running work have pods that it lacks, where nobody who waits can use the room.
+        """7. Let running work have pods that it lacks, where nobody who waits can use the room.
 
         That is known where nothing is left to decide; otherwise it is left for the next cycle.
         """
@@ -331,20 +391,20 @@ class _Run:
         self.complete = growing.complete
 
     def answer_newcomers(self) -> None:
-        """7. Tell those who joined a sleeping group that was not looked at what it was told."""
+        """8. Tell those who joined a sleeping group that was not looked at what it was told."""
         for group in sorted(self._world.waiting.joined, key=lambda group: group.members[0]):
             if group.verdict is not None:
                 self._answer(group, group.verdict)
 
     def refuse_what_waited_too_long(self) -> None:
-        """8. End work that has waited for the longest time that its queue grants, and waits on."""
+        """9. End work that has waited for the longest time that its queue grants, and waits on."""
         served = {each.workload for each in self.decisions if isinstance(each, Reserve | Start)}
         for refuse in timelimits.refused(self._world, self._now_us):
             if refuse.workload not in served:
                 self.decisions.append(refuse)
 
     def warn_of_spent_budgets(self) -> None:
-        """9. Tell who is responsible whose budget is spent; from then on it counts as that."""
+        """10. Tell who is responsible whose budget is spent; from then on it counts as that."""
         self.decisions += self._world.spending.warnings(self._now_us)
 
     def _answer(self, group: Group, verdict: Verdict) -> None:

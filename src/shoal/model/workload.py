@@ -39,12 +39,13 @@ class Workload:
 
     `uid` is unique for ever. `created_us` is the control plane's time of creation, in microseconds
     since the epoch; work of equal priority in a queue is served in its order. `user` is who asked
-    for it. `priority_name` is a name in the table of priorities of its queue, whose value counts as
-    long as it stands there; otherwise `priority` does. `run_us` is how long it runs at most, as its
-    owner declared. `grace_us` is what its pods take to stop, at most, when asked to. Work that is
-    not `recreated` ends when it is evicted, because nobody makes its pods again; so it is never
-    evicted. Work that `grows` gets the pods that it lacks while it runs; of other work they wait as
-    work of their own. Inference that is `spare` is a replica that its service can do without.
+    for it. `priority_name` is a name in the table of priorities of its queue, whose value counts, 0
+    where it does not stand there; without a name `priority` does. `run_us` is how long it runs at
+    most, as its owner declared. `grace_us` is what its pods take to stop, at most, when asked to.
+    Work that is not `recreated` ends when it is evicted, because nobody makes its pods again; so it
+    is never evicted. Work that `grows` gets the pods that it lacks while it runs; of other work
+    they wait as work of their own. Inference that is `spare` is a replica that its service can do
+    without.
     """
 
     uid: str

@@ -10,7 +10,7 @@ from shoal.model.queue import EvictionBounds, Priority, Queue
 from shoal.model.request import Toleration, TolerationOperator
 from shoal.model.verdict import Reason
 from shoal.model.workload import Outcome, Workload, WorkloadType
-from tests.core.build import node
+from tests.core.build import decide, node
 from tests.core.cases import MINUTE_US, Case, batch, queue, tree, us, work
 
 HOUR_US = 60 * MINUTE_US
@@ -375,3 +375,47 @@ def test_of_many_cheap_victims_on_many_nodes_none_goes_that_could_be_spared() ->
     case.submit(work("a/p", 4, pods=2))
     assert case.starts("a/p") == ["10:00"]
     assert len(case.evictions) == 8
+
+
+def test_what_becomes_free_lets_more_urgent_work_take_what_it_lacks_beside_it() -> None:
+    """Nothing starts in the free device, so nothing else would have made it look again."""
+    case = Case([node("n", 2)], tree(queue("q")))
+    case.submit(work("q/top", priority=9), batch("q/low"))
+    case.to(10)
+    case.submit(work("q/both", 2, priority=5))
+    case.to(20)
+    case.end("q/top")
+    assert case.evicted == [("20:00", "q/low", 20)]
+    assert case.starts("q/both") == ["20:00"]
+
+
+def test_who_is_kept_a_place_takes_what_it_lacks_beside_what_becomes_free() -> None:
+    """It is kept the node until both others have ended, and one of them ends before."""
+    case = Case([node("n", 2)], tree(queue("q")))
+    case.submit(work("q/top", priority=9, run_us=5 * HOUR_US), batch("q/low", run_us=5 * HOUR_US))
+    case.to(10)
+    case.submit(work("q/both", 2, priority=5))
+    assert case.world.entries["q/both"].reserved is not None
+    case.to(20)
+    case.end("q/top")
+    assert case.evicted == [("20:00", "q/low", 20)]
+    assert case.starts("q/both") == ["20:00"]
+
+
+def test_a_minimum_run_protects_while_pods_are_being_started() -> None:
+    """The pod takes a minute to start, and may go for more urgent work an hour after that."""
+    bounds = EvictionBounds(minimum_run_us=HOUR_US)
+    world = World()
+    world.apply(ev.NodeSeen(0, node("n", 1)))
+    world.apply(ev.QueuesSet(0, tree(queue("q", eviction=bounds))))
+    world.apply(ev.WorkloadSubmitted(0, work("q/low")))
+    decide(world, now_us=0)
+    world.apply(ev.WorkloadSubmitted(1, work("q/high", priority=1)))
+    came = decide(world, now_us=1)
+    assert not [each for each in came.decisions if isinstance(each, Evict)]
+    world.apply(ev.PodStarted(MINUTE_US, "q/low", 0))
+    came = decide(world, now_us=MINUTE_US)
+    assert not [each for each in came.decisions if isinstance(each, Evict)]
+    assert came.look_again_us == MINUTE_US + HOUR_US
+    came = decide(world, now_us=MINUTE_US + HOUR_US)
+    assert [each.workload for each in came.decisions if isinstance(each, Evict)] == ["q/low"]

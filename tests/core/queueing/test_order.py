@@ -41,10 +41,19 @@ def starts(world: World, nodes: int) -> list[str]:
     return order
 
 
-def in_order(order: Order, *workloads: Workload, aging_us: int | None = None) -> list[str]:
-    """Return in which order work of a queue starts, which is what `in_turn` says."""
+def in_order(
+    order: Order,
+    *workloads: Workload,
+    aging_us: int | None = None,
+) -> list[str]:
+    """Return in which order work of a queue starts, which is what `in_turn` says.
+
+    Nobody could be evicted as soon as he started.
+    """
+    protected = EvictionBounds(minimum_run_us=HOUR_US)
     world = World()
-    world.apply(ev.QueuesSet(0, tree(queue("q", order=order, aging_us=aging_us))))
+    q = queue("q", order=order, aging_us=aging_us, eviction=protected)
+    world.apply(ev.QueuesSet(0, tree(q)))
     said = submit(world, *workloads)
     assert starts(world, len(workloads)) == said
     return said
@@ -210,14 +219,52 @@ def test_q07_changed_priorities_count_from_the_next_cycle() -> None:
     case.run_on()
 
 
-def test_a_name_that_no_table_has_counts_as_nothing_said() -> None:
-    """The table above is asked where the queue has none of its own."""
+def test_a_name_that_no_table_has_is_worth_nothing() -> None:
+    """The table above is asked where the queue has none of its own; without a name, nobody is."""
     above = Queue("root", priorities=(Priority("high", 7),))
     world = World()
     world.apply(ev.QueuesSet(0, tree(queue("q"), root=above)))
     known = work("q/1", priority_name="high", priority=1)
     unknown = work("q/2", priority_name="gone", priority=2)
-    assert [priority_of(world.tenants.tree, each) for each in (known, unknown)] == [7, 2]
+    nameless, elsewhere = work("q/3", priority=3), work("other/4", priority_name="gone", priority=4)
+    named = (known, unknown, nameless, elsewhere)
+    assert [priority_of(world.tenants.tree, each) for each in named] == [7, 0, 3, 4]
+
+
+def test_a_name_that_is_granted_no_longer_evicts_nobody() -> None:
+    """What comes under that name counts like what has none."""
+    before = tree(queue("q", priorities=(Priority("urgent", 100), Priority("normal", 0))))
+    case = Case([node("n", 1)], before)
+    case.submit(work("q/runs", priority_name="normal"))
+    case.set_queues(tree(queue("q", priorities=(Priority("normal", 0),))))
+    case.to(1)
+    case.submit(work("q/new", priority=100, priority_name="urgent"))
+    case.to(60)
+    assert case.evictions == []
+    assert case.starts("q/new") == []
+
+
+def test_what_no_table_names_may_be_evicted_by_the_least_that_one_does() -> None:
+    """The least of the table is worth 5, and what runs without a name nothing."""
+    q = queue(
+        "q", priorities=(Priority("least", 5),), eviction=EvictionBounds(minimum_run_us=HOUR_US)
+    )
+    case = Case([node("n", 1)], tree(q))
+    case.submit(work("q/nameless"))
+    case.to(1)
+    case.submit(work("q/least", priority_name="least"))
+    case.to(90)
+    assert case.evicted == [("60:00", "q/nameless", 60)]
+
+
+def test_among_users_who_hold_the_same_the_more_urgent_work_goes_first() -> None:
+    """As it does in a queue without users; here nobody could be evicted at once."""
+    assert in_order(
+        Order.FAIR, work("q/ann", user="ann"), work("q/ben", user="ben", priority=1)
+    ) == [
+        "q/ben",
+        "q/ann",
+    ]
 
 
 # Between queues -------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from shoal.core.eviction.victims import (
     victims_of,
 )
 from shoal.core.limits.deadlines import earliest
-from shoal.core.queueing.precedence import priority_of
+from shoal.core.queueing.precedence import granted_in, priority_of
 from shoal.core.tenancy.rights import (
     borrowing_queues,
     borrows,
@@ -276,5 +276,5 @@ class Candidates:
         return [entry for entry in entries if entry.failed_on is None]
 
     def _least_priority(self, queue: str) -> int:
-        known = self.world.tenants.tree.get(queue)
-        return min((each.value for each in known.priorities), default=0) if known else 0
+        """Return the least that a name may be worth there; what has none is worth nothing."""
+        return min((0, *(each.value for each in granted_in(self.world.tenants.tree, queue))))

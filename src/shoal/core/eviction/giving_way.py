@@ -4,16 +4,19 @@ What is kept for work that waits until others have ended takes devices from whoe
 them. Somebody within a guarantee takes such a place where he could take the devices back from whom
 it is kept for, who then waits like others. Of those who share a guarantee, within one queue or
 below one, whoever is within it takes the place of whoever would be beyond it, and in one queue who
-comes first takes the place of who comes later; but not of who has waited too long.
+comes first takes the place of who comes later; but not of who has waited too long. In one queue
+more urgent work takes the place of whoever it could evict there at once, and never the other way.
 """
 
 from collections.abc import Collection, Iterable, Mapping
 
 from shoal.core.arrays.charges import Charge
 from shoal.core.entry import Entry
+from shoal.core.eviction.victims import evicts_at_once, preemptible_at_once
 from shoal.core.placing.keeping import backfills, lay, lift, nothing_owed
 from shoal.core.placing.reservation import Reservation
 from shoal.core.queueing.grouping import comes_before, starves
+from shoal.core.queueing.precedence import priority_of
 from shoal.core.tenancy.rights import covers, height_against, within
 from shoal.core.world import World
 from shoal.model.workload import Placement
@@ -57,7 +60,11 @@ class GivingWay:
         apart = height_against(tenants, theirs, mine)
         if within(tenants, mine, theirs, names, more):
             return beyond >= apart
+        if mine == theirs and evicts_at_once(world, asker, other, self._now_us):
+            return True
         if starves(world, other, self._now_us):
+            return False
+        if mine == theirs and self._is_evicted_at_once(asker, other):
             return False
         if mine == theirs and comes_before(world, asker, other):
             return True
@@ -66,6 +73,15 @@ class GivingWay:
             covers(tenants, at, names, more) and beyond > apart + height
             for height, at in enumerate(shared)
         )
+
+    def _is_evicted_at_once(self, asker: Entry, other: Entry) -> bool:
+        """Return whether a workload would be for whom a place is kept, or for others who wait."""
+        world, queue = self._world, asker.workload.queue
+        worth = priority_of(world.tenants.tree, asker.workload)
+        waiting = world.waiting.most_urgent(queue)
+        if waiting is not None and waiting > worth:
+            return preemptible_at_once(world, asker, self._now_us)
+        return evicts_at_once(world, other, asker, self._now_us)
 
     def _beyond(self, other: Entry, names: Collection[str]) -> int:
         """Return how many queues, from its own up, would borrow what work would hold there."""

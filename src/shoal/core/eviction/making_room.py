@@ -13,12 +13,9 @@ from shoal.core.placing.board import Board
 from shoal.core.placing.keeping import lift
 from shoal.core.placing.reservation import Reservation
 from shoal.core.queueing.waiting import Group
-from shoal.core.tenancy.quota import Refusal, promise
+from shoal.core.tenancy.quota import MAY_BE_MADE, Refusal, promise
 from shoal.core.world import World
 from shoal.model.verdict import Reason, Stage
-
-MAY_BE_MADE = frozenset({Reason.LIMIT, Reason.BORROW_LIMIT, Reason.LEND_LIMIT, Reason.PLACEABLE})
-"""Rules that may hold again when others go."""
 
 
 class MakingRoom:

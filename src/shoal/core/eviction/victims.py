@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 HOUR_US = 3_600_000_000
 
 BEFORE_ALL_US = -(1 << 62)
-"""When work may be taken back from that does not run yet: at any time."""
+"""Since when work runs of which no pod does yet: who lends may take back from it at any time."""
 
 
 class Cost(NamedTuple):
@@ -140,13 +140,43 @@ def lost_device_us(cost: Cost) -> int:
 def preemptible_from_us(world: "World", entry: Entry, now_us: int) -> int | None:
     """Return from when on more urgent work of its queue may evict a workload; None: never.
 
-    The bounds of eviction apply, and work past the end that it declared has no minimum run.
+    The bounds of eviction apply, and work past the end that it declared has no minimum run. That of
+    work that is being started begins now at the earliest.
     """
     bounded_us = _bounded_until_us(world, entry, now_us)
     run_us = _minimum_run_us(world, entry)
     if bounded_us is None or run_us is None:
         return None
-    return max(_began_us(entry) + run_us, bounded_us)
+    began_us = _began_us(entry)
+    if began_us == BEFORE_ALL_US:
+        began_us = now_us
+    return max(began_us + run_us, bounded_us)
+
+
+def preemptible_at_once(world: "World", entry: Entry, now_us: int) -> bool:
+    """Return whether more urgent work of its queue could evict waiting work as soon as it starts.
+
+    All of it, or the pods that it can do without.
+    """
+    workload = entry.workload
+    if workload.type is WorkloadType.NOTEBOOK:
+        return False
+    if not (workload.elastic or goes_whole(workload)):
+        return False
+    if world.evictions.allowed(workload.uid) == 0:
+        return False
+    from_us = preemptible_from_us(world, entry, now_us)
+    return from_us is not None and from_us <= now_us
+
+
+def evicts_at_once(world: "World", one: Entry, other: Entry, now_us: int) -> bool:
+    """Return whether work could evict waiting work of its queue as soon as that starts."""
+    tree = world.tenants.tree
+    return (
+        not one.was_evicted
+        and priority_of(tree, one.workload) > priority_of(tree, other.workload)
+        and preemptible_at_once(world, other, now_us)
+    )
 
 
 def reclaimable_from_us(world: "World", entry: Entry, within_us: int) -> int | None:

@@ -6,7 +6,7 @@ Waiting counts like priority where a queue says so (`Queue.aging_us`), in propor
 """
 
 from shoal.model.queue import Order as Kind
-from shoal.model.queue import QueueTree
+from shoal.model.queue import Priority, QueueTree
 from shoal.model.workload import Workload
 
 Order = tuple[int, int, str]
@@ -39,12 +39,28 @@ def order_of(
     return first, workload.created_us, workload.uid
 
 
+def by_priority(tree: QueueTree, name: str) -> bool:
+    """Return whether work of a queue has its turn by its priority, and nothing before that."""
+    queue = tree.get(name)
+    return queue is None or (queue.order is Kind.PRIORITY and queue.aging_us is None)
+
+
 def priority_of(tree: QueueTree, workload: Workload) -> int:
-    """Return what the priority of a workload is worth, by the table of its queue or one above."""
-    queue = tree.get(workload.queue) if workload.priority_name else None
-    while queue is not None and not queue.priorities:
-        queue = tree.get(queue.parent)
-    for priority in queue.priorities if queue is not None else ():
-        if priority.name == workload.priority_name:
-            return priority.value
-    return workload.priority
+    """Return what the priority of a workload is worth in its queue.
+
+    A name is worth what the table of its queue, or else that of the nearest above it, says, and
+    nothing where that grants none of this name. Without a name the value counts that it came with,
+    as it does where there is no such queue.
+    """
+    if not workload.priority_name or tree.get(workload.queue) is None:
+        return workload.priority
+    granted = granted_in(tree, workload.queue)
+    return next((each.value for each in granted if each.name == workload.priority_name), 0)
+
+
+def granted_in(tree: QueueTree, queue: str) -> tuple[Priority, ...]:
+    """Return the priorities of a queue: those that it writes, or else those of its parent."""
+    at = tree.get(queue)
+    while at is not None and not at.priorities:
+        at = tree.get(at.parent)
+    return () if at is None else at.priorities

@@ -63,16 +63,19 @@ class Group:
         "members",
         "missing_pods",
         "pods",
+        "priority",
         "queue",
         "shapes",
         "unanswered",
         "user",
         "verdict",
+        "was_evicted",
     )
 
     def __init__(self, key: GroupKey) -> None:
         self.key = key
         self.queue, self.user = key[0], key[3].user
+        self.priority, self.was_evicted = key[3].priority, key[3].was_evicted
         self.shapes = tuple(shape for shape, _, _ in key[1])
         """One for each pod set."""
         self.accelerators = tuple(
@@ -111,6 +114,8 @@ class Waiting:
 
     def __init__(self) -> None:
         self.groups: dict[GroupKey, Group] = {}
+        self.by_priority: dict[str, dict[int, dict[Group, None]]] = {}
+        """The groups of each queue, by what their priority is worth."""
         self.awake: Places = {}
         """Groups that the next cycle has to look at."""
         self.fresh: dict[int, None] = {}
@@ -149,6 +154,8 @@ class Waiting:
         if group is None:
             group = self.groups[key] = Group(key)
             _put(self.awake, group)
+            of_queue = self.by_priority.setdefault(group.queue, {})
+            of_queue.setdefault(group.priority, {})[group] = None
             if group.pods > 1:
                 self._gangs[group] = None
         insort(group.members, order)
@@ -166,8 +173,23 @@ class Waiting:
         if not group.members:
             self.wake(group)
             del self.groups[group.key]
+            self._forget(group)
             _drop(self.awake, group)
             self._gangs.pop(group, None)
+
+    def _forget(self, group: Group) -> None:
+        of_queue = self.by_priority[group.queue]
+        del of_queue[group.priority][group]
+        if not of_queue[group.priority]:
+            del of_queue[group.priority]
+        if not of_queue:
+            del self.by_priority[group.queue]
+
+    def most_urgent(self, queue: str) -> int | None:
+        """Return what the most urgent work of a queue is worth that may preempt; None: none may."""
+        of_queue = self.by_priority.get(queue, {}).items()
+        may = (worth for worth, groups in of_queue if any(not each.was_evicted for each in groups))
+        return max(may, default=None)
 
     def reorder(self, group: Group, before: Order, order: Order) -> None:
         """Give a member of a group another place in it."""

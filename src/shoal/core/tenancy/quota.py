@@ -28,6 +28,9 @@ Find = Callable[[frozenset[str]], tuple[Placement, ...] | NoPlace]
 TREE_WIDE = frozenset({Reason.GUARANTEE, Reason.LEND_LIMIT, Reason.PLACEABLE})
 """Rules that may hold again when anything ends anywhere in the tree."""
 
+MAY_BE_MADE = frozenset({Reason.LIMIT, Reason.BORROW_LIMIT, Reason.LEND_LIMIT, Reason.PLACEABLE})
+"""Rules that may hold again when others go."""
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -280,10 +283,12 @@ def _ruled_out(entry: Entry, over: OverQuota) -> Refusal:
 
 
 def _over(tenants: Tenants, entry: Entry, barred: Mapping[str, Broken]) -> Refusal:
-    """Refuse a workload of which a pod may have none of the accelerators that would do."""
+    """Refuse a workload of which a pod may have none of the accelerators that would do.
+
+    It is told the rule that may come to hold most easily.
+    """
     pods = sum(pod_set.needed for pod_set in entry.workload.pod_sets)
-    # What has no price is waited for in vain; where another rule counts as well, it is the one.
-    over = min(barred.items(), key=lambda each: (_is_unpriced(each[1].over), each[0]))[1].over
+    over = min(barred.items(), key=lambda each: (_hopeless(each[1].over), each[0]))[1].over
     if isinstance(over, OverBudget):
         wakes = (Wake.QUEUES,) if _is_unpriced(over) else (Wake.QUOTA, Wake.PERIOD)
         verdict = Verdict(Stage.BUDGET, (), 0, pods, wakes, over_budget=over)
@@ -291,6 +296,14 @@ def _over(tenants: Tenants, entry: Entry, barred: Mapping[str, Broken]) -> Refus
         verdict = Verdict(Stage.QUOTA, (), 0, pods, (Wake.QUOTA,), over)
     blocked_at = _blocked_at(tenants, entry.workload.queue, barred.values())
     return Refusal(verdict, None, blocked_at, _again_us(barred.values()))
+
+
+def _hopeless(over: OverQuota | OverBudget) -> int:
+    """Return how hopeless it is to wait for a rule to hold again.
+
+    Others may make room by going for some, first of all; what has no price is waited for in vain.
+    """
+    return 0 if over.reason in MAY_BE_MADE else 2 if _is_unpriced(over) else 1
 
 
 def _is_unpriced(over: OverQuota | OverBudget) -> bool:
