@@ -198,13 +198,13 @@ class _Run:
         shapes = world.shapes_of(entry)
         found = start_within_quota(world, self._board, entry, shapes, self._budget)
         if isinstance(found, Refusal):
-            room = self._room.plan(entry, shapes, found)
+            room = self._room.plan(entry, shapes, found) if due else None
             lay(world, [uid])
-            if not isinstance(room, NoRoom):
+            if room is not None and not isinstance(room, NoRoom):
                 self._give_up(entry, Reason.NOT_FREED)
             elif found.verdict.stage is Stage.BUDGET:
                 self._give_up(entry, Reason.BUDGET)
-            else:
+            elif room is not None:
                 self._ahead.look_again(uid, room.again_us)
             return
         self._ahead.places.pop(uid, None)

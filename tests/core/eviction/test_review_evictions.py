@@ -389,19 +389,6 @@ def test_what_becomes_free_lets_more_urgent_work_take_what_it_lacks_beside_it() 
     assert case.starts("q/both") == ["20:00"]
 
 
-def test_who_is_kept_a_place_takes_what_it_lacks_beside_what_becomes_free() -> None:
-    """It is kept the node until both others have ended, and one of them ends before."""
-    case = Case([node("n", 2)], tree(queue("q")))
-    case.submit(work("q/top", priority=9, run_us=5 * HOUR_US), batch("q/low", run_us=5 * HOUR_US))
-    case.to(10)
-    case.submit(work("q/both", 2, priority=5))
-    assert case.world.entries["q/both"].reserved is not None
-    case.to(20)
-    case.end("q/top")
-    assert case.evicted == [("20:00", "q/low", 20)]
-    assert case.starts("q/both") == ["20:00"]
-
-
 def test_a_minimum_run_protects_while_pods_are_being_started() -> None:
     """The pod takes a minute to start, and may go for more urgent work an hour after that."""
     bounds = EvictionBounds(minimum_run_us=HOUR_US)

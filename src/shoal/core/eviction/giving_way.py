@@ -45,7 +45,8 @@ class GivingWay:
         return tuple(
             uid
             for uid in self._kept
-            if (names := reclaimed & self._accelerators(uid))
+            if uid != asker.workload.uid
+            and (names := reclaimed & self._accelerators(uid))
             and self.gives_way(uid, asker, names, least)
         )
 
@@ -127,7 +128,10 @@ class GivingWay:
         if run_us is None:
             return ()
         end_us = self._now_us + run_us + world.tenants.reclaim_within_us(asker.workload.queue)
-        return tuple(uid for uid, each in self._kept.items() if backfills(each, end_us))
+        own = asker.workload.uid  # its own place is lifted where it asks for others
+        return tuple(
+            uid for uid, each in self._kept.items() if uid != own and backfills(each, end_us)
+        )
 
     def _accelerators(self, uid: str) -> frozenset[str]:
         if uid not in self._charges:
