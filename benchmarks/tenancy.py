@@ -125,7 +125,8 @@ class Teams:
 class Rights:
     """Since when each waiting workload has had an unmet right to what it asks for.
 
-    Work of a team has one, in the order of the team's queue, up to the team's guarantee.
+    Work of a team has one, in the order of the team's queue, up to the team's guarantee; what alone
+    would be beyond that keeps nobody else from it.
     """
 
     world: World
@@ -151,7 +152,7 @@ class Rights:
             left = (bound.units - tenants.held(queue, bound)) // UNIT
             for (_, _, uid), devices in sorted(members):
                 if devices > left:
-                    break
+                    continue
                 left -= devices
                 entitled[uid] = None
         for uid in [uid for uid in self.since_us if uid not in entitled]:

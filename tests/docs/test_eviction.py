@@ -181,3 +181,26 @@ def test_a_gang_that_was_made_smaller_grows_again_in_what_nobody_who_waits_can_u
     case.to(630 + 24 * 60)
     assert case.world.entries["b/six"].reserved is not None
     assert len(case.evictions) == 1
+
+
+def test_whose_kept_places_give_way_to_whom() -> None:
+    """A node of 8 devices, of which 4 are guaranteed to a and 2 to b; 3 are held by others."""
+
+    def kept_for(gang: int) -> Case:
+        case = Case([node("n1", 8)], tree(queue("a", 4), queue("b", 2), queue("c", 2)))
+        for number in range(3):
+            case.adopt(training(f"x/{number}", recreated=False, run_us=600 * MINUTE_US), "n1")
+        case.submit(training("a/gang", gang))
+        return case
+
+    case = kept_for(8)
+    assert list(case.world.reserving) == ["a/gang"]
+    case.submit(training("b/note", type_=WorkloadType.NOTEBOOK))
+    assert case.starts("b/note") == ["0:00"]
+    case = kept_for(8)
+    case.submit(*(training(f"a/{number}") for number in range(4)))
+    assert [case.starts(f"a/{number}") for number in range(4)] == [["0:00"]] * 4
+    case = kept_for(8)
+    case.to(24 * 60)
+    case.submit(training("a/late"))
+    assert case.starts("a/late") == []

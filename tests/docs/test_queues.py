@@ -386,3 +386,19 @@ def test_what_a_team_has_beyond_its_projects_goes_first(left: int, worth: list[i
     case = Case([node("n", left), node("m", 1)], tree(queue("team", 6), *projects))
     case.happen(ev.NodeLost(0, "m"))
     assert guaranteed(case, "team", "p", "q") == worth
+
+
+# Who waits longest --------------------------------------------------------------------------------
+
+
+def test_what_a_limit_leaves_is_kept_for_who_has_waited_longest() -> None:
+    case = Case([node("n1", 8)], tree(queue("lab", limit=4)))
+    case.submit(*(batch(f"lab/{number}") for number in range(4)))
+    case.to(1)
+    case.submit(work("lab/gang", 4))
+    case.to(24 * 60 + 1)
+    case.end("lab/0")
+    case.submit(batch("lab/next"))
+    PAGE.says(told(case, "lab/next"))
+    case.end("lab/1", "lab/2", "lab/3")
+    assert case.nodes_of("lab/gang") == ["n1"]

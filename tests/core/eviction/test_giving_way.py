@@ -263,6 +263,83 @@ def test_a_department_takes_places_from_another_and_not_from_its_own_teams() -> 
     assert case.nodes_of("dep/b/w") == [place.placements[0].node]
 
 
+BORROWED = [batch(f"z/{number}", run_us=600 * MINUTE_US) for number in range(8)]
+
+
+def all_borrowed(*queues: Queue, big: str = "a/big") -> Case:
+    """Others borrow eight devices until 600:00, and from 10:00 on a gang is kept them from then."""
+    case = Case([node("n1", 8)], tree(*queues, queue("z")))
+    case.submit(*BORROWED)
+    case.to(10)
+    case.submit(work(big, 8))
+    reserved = case.world.entries[big].reserved
+    assert reserved is not None
+    assert reserved.at_us == 600 * MINUTE_US
+    case.to(20)
+    return case
+
+
+@pytest.mark.parametrize("run_min", [None, 60])
+def test_a_big_gang_does_not_keep_its_own_queue_from_its_guarantee(run_min: int | None) -> None:
+    """Whether or not what is within the guarantee would end before the place is due."""
+    case = all_borrowed(queue("a", 4))
+    run_us = None if run_min is None else run_min * MINUTE_US
+    case.submit(*(work(f"a/s{number}", run_us=run_us) for number in range(4)))
+    assert case.holds("a") == 4000
+    assert len(case.evicted) == 4
+
+
+@pytest.mark.parametrize("guaranteed", [0, 2])
+def test_nor_does_it_keep_a_sister_from_what_is_guaranteed_to_both(guaranteed: int) -> None:
+    top = queue("team", 4)
+    sisters = [replace(queue(name, guaranteed), parent="team") for name in ("a1", "a2")]
+    case = all_borrowed(top, *sisters, big="a1/big")
+    case.submit(*(work(f"a2/s{number}") for number in range(4)))
+    assert case.holds("a2") == 4000
+
+
+def test_what_its_own_queue_guarantees_a_gang_no_sister_takes() -> None:
+    """Nor the whole of what is guaranteed above both."""
+    top = queue("team", 8)
+    sisters = [replace(queue("a1", 8), parent="team"), replace(queue("a2", 0), parent="team")]
+    case = Case([node("n1", 8)], tree(top, *sisters))
+    case.adopt(replace(work("x/fixed"), recreated=False, run_us=600 * MINUTE_US), "n1")
+    case.submit(work("a1/big", 8))
+    case.submit(work("a2/s"))
+    assert list(case.world.reserving) == ["a1/big"]
+    assert case.starts("a2/s") == []
+
+
+@pytest.mark.parametrize(("priority", "run_min"), [(100, None), (100, 60), (0, 60)])
+def test_who_comes_first_in_a_queue_does_not_wait_behind_its_kept_places(
+    priority: int, run_min: int | None
+) -> None:
+    """Nor does more urgent work whose victims are there; who comes later, and stays, does."""
+    case = all_borrowed(queue("a"))
+    run_us = None if run_min is None else run_min * MINUTE_US
+    case.submit(batch("a/job", run_us=run_us, priority=priority))
+    assert case.starts("a/job") == []
+    case.end("z/0")
+    assert case.starts("a/job") == ["20:00"]
+
+
+def test_who_comes_later_in_a_queue_waits_behind_its_kept_places() -> None:
+    case = all_borrowed(queue("a"))
+    case.submit(batch("a/job"))
+    case.end("z/0")
+    assert case.starts("a/job") == []
+
+
+def test_more_urgent_work_evicts_others_from_where_a_place_is_kept_for_less_urgent_work() -> None:
+    case = Case([node("n1", 8)], tree(queue("q")))
+    case.submit(*(batch(f"q/{number}", run_us=600 * MINUTE_US) for number in range(8)))
+    case.to(10)
+    case.submit(work("q/big", 8))
+    case.to(20)
+    case.submit(work("q/urgent", priority=100, run_us=60 * MINUTE_US))
+    assert case.starts("q/urgent") == ["20:00"]
+
+
 def test_on_other_accelerators_a_guarantee_takes_nothing() -> None:
     """A gang on both is beyond its guarantee on one of them only."""
     first, second = node("n1", 2), node("n2", 4, accelerator="A100")

@@ -319,3 +319,21 @@ def _have_room(promises: list[Promise], usable: list[list[int]], needed: list[in
         if all(count >= need for count, need in zip(counts, needed, strict=False)):
             return True
     return False
+
+
+@pytest.mark.parametrize("filled", [0, 7, 8])
+@pytest.mark.parametrize("type_", [WorkloadType.NOTEBOOK, WorkloadType.TRAINING])
+def test_others_take_their_guarantee_back_beside_a_node_that_is_promised(
+    filled: int, type_: WorkloadType
+) -> None:
+    """Devices are free on the node that is promised to v, and on the other one a job has to go."""
+    queues = tree(eight("v"), queue("other", 8), queue("b"))
+    case = Case([node("n1", 8), node("n2", 8)], queues)
+    case.adopt(work("other/n0", type_=WorkloadType.NOTEBOOK), "n2")
+    for at, count in (("n2", 7), ("n1", filled)):
+        for number in range(count):
+            case.adopt(batch(f"b/{at}-{number}"), at)
+    case.to(30)
+    case.submit(work("other/w", type_=type_))
+    assert case.starts("other/w") == ["30:00"]
+    assert len(case.evicted) == 1
