@@ -2,7 +2,7 @@
 
 import pytest
 
-from shoal.core.decisions import Reserve
+from shoal.core.decisions import GiveUp, Reserve
 from shoal.model.queue import EvictionBounds, Queue
 from shoal.model.verdict import Reason
 from tests.core.build import node
@@ -104,21 +104,60 @@ def test_who_ends_before_may_use_what_is_kept() -> None:
 def test_more_urgent_work_of_the_same_queue_keeps_one_place() -> None:
     """Until the minimum run of what it pushes out has passed; another one waits its turn."""
     q = queue("q", eviction=EvictionBounds(minimum_run_us=30 * MINUTE_US))
-    case = Case([node("n1", 4)], tree(q))
-    for minute in range(4):
+    case = Case([node("n1", 8)], tree(q))
+    for minute in range(8):
         case.to(minute)
         case.submit(batch(f"q/{minute}"))
     case.to(10)
     case.submit(work("q/urgent", pods=4, priority=5))
     case.to(11)
-    case.submit(work("q/other", pods=2, priority=5))
+    case.submit(work("q/other", pods=4, priority=5))
     assert list(case.world.reserving) == ["q/urgent"]
     kept = case.world.entries["q/urgent"].reserved
     assert kept is not None
     assert kept.reason is Reason.PREEMPTION
     case.to(12)
-    case.end("q/0")
+    case.end("q/7")
     case.submit(batch("q/late"))
     assert case.starts("q/late") == []
-    case.to(33)
-    assert case.starts("q/urgent") == ["33:00"]
+    case.to(40)
+    assert len(case.starts("q/urgent")) == len(case.starts("q/other")) == 1
+
+
+@pytest.mark.parametrize(("run_min", "starts"), [(5, ["10:00"]), (45, [])])
+def test_who_ends_before_a_place_is_due_has_others_evicted_there(
+    run_min: int, starts: list[str]
+) -> None:
+    """b may take devices back after 10 minutes, and a after an hour, from which on it is kept both.
+
+    What goes for b may take ten minutes to stop, and 45 more would be too long.
+    """
+    root = Queue("root", eviction=EvictionBounds(minimum_run_us=120 * MINUTE_US))
+    lenders = queue("a", 2, reclaim_within_us=60 * MINUTE_US), queue("b", 2)
+    case = Case([node("n1", 4)], tree(*lenders, queue("z"), root=root))
+    for uid in ("b/stays", "x/stays"):
+        case.adopt(work(uid, recreated=False), "n1")
+    case.submit(batch("z/0"), batch("z/1"))
+    case.submit(work("a/gang", 2))
+    assert case.world.entries["a/gang"].reserved is not None
+    case.submit(work("b/s", run_us=run_min * MINUTE_US))
+    case.to(59)
+    assert case.starts("b/s") == starts
+
+
+def test_what_is_kept_beyond_a_guarantee_gives_way_to_what_is_kept_within_one() -> None:
+    lab = queue("lab", 1, starvation_after_us=60 * MINUTE_US)
+    queues = tree(lab, queue("team", 2), queue("z"), root=PROTECTED)
+    case = Case([node("n1", 3)], queues)
+    case.adopt(work("lab/stays", recreated=False), "n1")
+    case.submit(work("lab/gang", 3))
+    case.to(59)
+    case.submit(batch("z/0"), batch("z/1"))
+    case.to(60)
+    assert list(case.world.reserving) == ["lab/gang"]
+    case.submit(work("team/gang", pods=2))
+    given = [each.decision for each in case.seen if isinstance(each.decision, GiveUp)]
+    assert [(each.workload, each.reason) for each in given] == [("lab/gang", Reason.RECLAIM)]
+    assert "team/gang" in case.world.reserving
+    case.to(69)
+    assert case.starts("team/gang") == ["69:00"]
