@@ -74,7 +74,8 @@ def test_the_record_says_until_when_and_for_what_a_place_is_kept() -> None:
     (kept,) = (each.decision for each in case.seen if isinstance(each.decision, Reserve))
     assert (kept.workload, kept.reason, kept.evicted) == ("a/gang", Reason.RECLAIM, ())
     assert kept.at_us == 17 * MINUTE_US
-    case.to(12)
+    case.to(9)
+    case.to(13)
     assert case.starts("a/gang") == ["12:00"]
     assert sorted(uid for _, uid, _ in case.evictions) == ["b/0", "b/1", "b/2"]
 
@@ -161,3 +162,21 @@ def test_what_is_kept_beyond_a_guarantee_gives_way_to_what_is_kept_within_one() 
     assert "team/gang" in case.world.reserving
     case.to(69)
     assert case.starts("team/gang") == ["69:00"]
+
+
+def test_who_loses_a_kept_place_just_when_it_is_looked_at_is_told_why_it_waits() -> None:
+    """The other one comes first, as it came at the same time, and takes what has become free."""
+    q = queue("q", eviction=EvictionBounds(minimum_run_us=30 * MINUTE_US))
+    case = Case([node("n1", 4)], tree(q))
+    for minute in range(4):
+        case.to(minute)
+        case.submit(batch(f"q/{minute}"))
+    case.to(10)
+    case.submit(work("q/urgent", pods=4, priority=5))
+    case.submit(work("q/other", pods=2, priority=5))
+    case.to(12)
+    case.end("q/0")
+    case.to(40)
+    assert len(case.starts("q/other")) == 1
+    case.end("q/other")
+    assert len(case.starts("q/urgent")) == 1

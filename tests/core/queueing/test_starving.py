@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from shoal.core.decisions import GiveUp
 from shoal.model.queue import EvictionBounds, Order, Priority, Queue
 from shoal.model.verdict import Reason, Stage
 from shoal.model.workload import Outcome
@@ -142,6 +143,16 @@ def test_who_starves_does_not_wait_as_long_again_for_what_is_kept_far_away() -> 
     (start,) = case.starts("lab/w8")
     assert DAY_MIN < int(start.partition(":")[0]) <= DAY_MIN + 90
     assert case.nodes_of("lab/w8") == ["n2"]
+
+
+def test_who_comes_to_starve_is_looked_at_by_time_alone() -> None:
+    case = far_away(days=30)
+    case.to(3 * DAY_MIN)
+    given = [seen for seen in case.seen if isinstance(seen.decision, GiveUp)]
+    assert [(seen.at_us // MINUTE_US, seen.decision.workload) for seen in given] == [
+        (DAY_MIN + 1, "lab/w8")
+    ]
+    assert case.world.entries["lab/w8"].reserved is not None
 
 
 def test_who_is_kept_a_place_that_comes_soon_keeps_it() -> None:
