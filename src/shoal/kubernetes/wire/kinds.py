@@ -20,10 +20,9 @@ from shoal.kubernetes.wire.pod import Pod
 from shoal.kubernetes.wire.resource import (
     DeviceClass,
     ResourceClaim,
-    ResourceClaimTemplate,
     ResourceSlice,
 )
-from shoal.kubernetes.wire.workload import Deployment, Job, ReplicaSet, StatefulSet
+from shoal.kubernetes.wire.workload import Job, ReplicaSet, StatefulSet
 
 T = TypeVar("T", bound=Object)
 
@@ -169,16 +168,9 @@ DEVICE_CLASSES: Final = Kind(
 RESOURCE_CLAIMS: Final = Kind(
     ResourceClaim, name="ResourceClaim", plural="resourceclaims", group=_RESOURCE
 )
-RESOURCE_CLAIM_TEMPLATES: Final = Kind(
-    ResourceClaimTemplate,
-    name="ResourceClaimTemplate",
-    plural="resourceclaimtemplates",
-    group=_RESOURCE,
-)
 
 JOBS: Final = Kind(Job, name="Job", plural="jobs", group="batch")
 REPLICA_SETS: Final = Kind(ReplicaSet, name="ReplicaSet", plural="replicasets", group="apps")
-DEPLOYMENTS: Final = Kind(Deployment, name="Deployment", plural="deployments", group="apps")
 STATEFUL_SETS: Final = Kind(StatefulSet, name="StatefulSet", plural="statefulsets", group="apps")
 
 LEASES: Final = Kind(Lease, name="Lease", plural="leases", group="coordination.k8s.io")

@@ -4,7 +4,7 @@ from datetime import datetime
 
 import msgspec
 
-from shoal.kubernetes.wire.meta import EMPTY, Object, ObjectMeta, Wire, own
+from shoal.kubernetes.wire.meta import EMPTY, Object, Wire, own
 from shoal.kubernetes.wire.node import Taint
 
 
@@ -203,16 +203,3 @@ class ResourceClaim(Object, frozen=True):
 
     spec: ResourceClaimSpec = ResourceClaimSpec()
     status: ResourceClaimStatus = ResourceClaimStatus()
-
-
-class ClaimTemplateSpec(Wire, frozen=True):
-    """What the claims made from a template look like."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: ResourceClaimSpec = ResourceClaimSpec()
-
-
-class ResourceClaimTemplate(Object, frozen=True):
-    """A template from which Kubernetes makes one claim per pod."""
-
-    spec: ClaimTemplateSpec = ClaimTemplateSpec()

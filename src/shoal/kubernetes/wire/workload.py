@@ -65,13 +65,6 @@ class ReplicaSet(Object, frozen=True):
     status: ReplicaStatus = ReplicaStatus()
 
 
-class Deployment(Object, frozen=True):
-    """A Deployment."""
-
-    spec: ReplicaSpec = ReplicaSpec()
-    status: ReplicaStatus = ReplicaStatus()
-
-
 class StatefulSet(Object, frozen=True):
     """A StatefulSet."""
 
