@@ -173,7 +173,7 @@ class _Run:
         uid = entry.workload.uid
         for charges in entry.reserved.charges if entry.reserved is not None else ():
             self._world.pin(entry, charges, -1)
-        key = f"give-up/{uid}/{entry.attempt}/{self._now_us}"
+        key = f"give-up/{uid}/{entry.kept}/{self._now_us}"
         self.decisions.append(GiveUp(key, uid, reason))
         self._ahead.places.pop(uid, None)
         self._gave_up = True

@@ -35,6 +35,7 @@ class Entry:
         "grows",
         "held",
         "joining",
+        "kept",
         "order",
         "refused",
         "requests",
@@ -91,6 +92,8 @@ class Entry:
         """Its place in its queue, as long as it waits in a group."""
         self.served_device_us = 0
         """The device time that it has had in earlier starts, and in pods that have ended."""
+        self.kept = 0
+        """How often places were kept for it so far."""
         self.reserved: Reservation | None = None
         """The places that are kept for it while it waits, if any are."""
 

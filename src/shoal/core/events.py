@@ -265,8 +265,8 @@ class WorkloadRestored:
     `since_us` says since when each of the pods in `started` runs; none where it is not known.
     `beneficiaries` are the uids of those for whom each of the pods in `evicting` makes room.
     Those in `joining` joined while it ran, and do not run yet; `finishing`: a pod has ended by
-    itself.
-    `served_device_us` is the device time of pods that are over.
+    itself. `served_device_us` is the device time of pods that are over, `kept` is how often places
+    were kept for it.
     """
 
     at_us: int
@@ -290,6 +290,7 @@ class WorkloadRestored:
     underway: tuple[Underway, ...] = ()
     joining: tuple[int, ...] = ()
     finishing: bool = False
+    kept: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,7 +133,8 @@ class KeepingAhead:
             return ()
         if room.again_us is not None:
             others = queue.name in self._reserved
-            kept = making_room.keep_until_open(entry, group, only_reclaim=others)
+            again_us = room.again_us
+            kept = making_room.keep_until_open(entry, group, again_us, only_reclaim=others)
             if kept:
                 uid = entry.workload.uid
                 self._examined[uid] = Examined(uid, None, again_us=room.again_us)
@@ -191,7 +192,7 @@ class KeepingAhead:
     def _keep(self, entry: Entry, placements: tuple[Placement, ...], at_us: int | None) -> Reserve:
         """Keep places for a workload, behind which others may fill in."""
         uid = entry.workload.uid
-        key = f"reserve/{uid}/{entry.attempt + 1}/{self._now_us}"
+        key = f"reserve/{uid}/{entry.kept + 1}/{self._now_us}"
         promise(self._world, entry, placements, at_us)
         for placement in placements:
             self._world.fleet.take(entry.request_of(placement.pod), placement)

@@ -37,6 +37,7 @@ def snapshot(world: "World", at_us: int) -> Iterator[ev.Event]:
             underway=entry.underway,
             joining=tuple(sorted(entry.joining)),
             finishing=entry.finishing,
+            kept=entry.kept,
         )
     vanished, shrunk = world.tenants.remembered()
     if vanished or shrunk:
@@ -184,6 +185,7 @@ def _restore_workload(world: "World", event: ev.WorkloadRestored) -> None:
             world.charge(entry, pod, entry.charges[pod], -1)
     entry.joining.update(event.joining)
     entry.finishing = event.finishing
+    entry.kept = event.kept
     lacking.look_at(world, entry)
     world.limits.runs(entry)
     if event.failed_on is not None:

@@ -84,6 +84,7 @@ def _reserve(world: "World", decision: Reserve) -> None:
     if entry.group is None:
         raise InvalidTransitionError(f"{decision.key}: the workload does not wait")
     world.wait_no_more(entry)
+    entry.kept += 1
     charges = []
     for placement in decision.placements:
         request = entry.request_of(placement.pod)

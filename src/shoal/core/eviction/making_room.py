@@ -85,7 +85,7 @@ class MakingRoom:
         room, evicted = plan
         if not self._may_evict(sum(1 for victim in room.victims if not victim.spared)):
             return NoRoom(hungry=True)
-        uid, key = entry.workload.uid, f"{entry.workload.uid}/{entry.attempt + 1}"
+        uid = entry.workload.uid
         given_up = tuple(self._give_up(each) for each in room.fit.given_way)
         self._clearing.take(entry, room)
         queues = {world.entries[each].workload.queue for each in evicted}
@@ -101,8 +101,9 @@ class MakingRoom:
         for charges in charged_for.values():
             world.tenants.pin(entry.workload.queue, charges, borrowed, 1)
         if not evicted:
-            return *given_up, Start(f"start/{key}", uid, room.placements, borrowed=borrowed)
-        key = f"reserve/{key}/{self._now_us}"
+            key = f"start/{uid}/{entry.attempt + 1}"
+            return *given_up, Start(key, uid, room.placements, borrowed=borrowed)
+        key = f"reserve/{uid}/{entry.kept + 1}/{self._now_us}"
         placements, pods = room.placements, tuple(evicted.values())
         reserve = Reserve(key, uid, placements, None, tuple(evicted), reason, borrowed, pods)
         return *given_up, reserve
@@ -112,17 +113,18 @@ class MakingRoom:
         lift(self._world, (uid,))
         del self._kept[uid]
         entry = self._world.entries[uid]
-        key = f"give-up/{uid}/{entry.attempt}/{self._now_us}"
+        key = f"give-up/{uid}/{entry.kept}/{self._now_us}"
         return GiveUp(key, uid, Reason.RECLAIM)
 
     def keep_until_open(
-        self, entry: Entry, group: Group, *, only_reclaim: bool
+        self, entry: Entry, group: Group, again_us: int, *, only_reclaim: bool
     ) -> tuple[GiveUp | Reserve, ...]:
         """Keep for a workload what will be freed for it once others are protected no longer.
 
         Otherwise what became free meanwhile would be lent again, and be protected anew. Nothing is
         kept for who needs a single device, which it takes wherever one becomes free first, nor, by
-        `only_reclaim`, where nothing is taken from other queues.
+        `only_reclaim`, where nothing is taken from other queues. Where those could go by now, but
+        others would lose less, it is kept until protection ends next, which is at `again_us`.
         """
         sets = zip(group.shapes, entry.workload.pod_sets, strict=True)
         if sum(shape.request.devices.count * pod_set.needed for shape, pod_set in sets) < 2:
@@ -130,7 +132,8 @@ class MakingRoom:
         found = self._clearing.later(entry, group.shapes)
         if found is None:
             return ()
-        (room, at_us), world = found, self._world
+        (room, open_us), world = found, self._world
+        at_us = open_us if open_us > self._now_us else again_us
         reclaims = any(v.entry.workload.queue != entry.workload.queue for v in room.victims)
         if only_reclaim and not reclaims:
             return ()
@@ -139,7 +142,7 @@ class MakingRoom:
         for placement in room.placements:
             world.fleet.take(entry.request_of(placement.pod), placement)
         reason = Reason.RECLAIM if reclaims else Reason.PREEMPTION
-        key = f"reserve/{entry.workload.uid}/{entry.attempt + 1}/{self._now_us}"
+        key = f"reserve/{entry.workload.uid}/{entry.kept + 1}/{self._now_us}"
         return *given_up, Reserve(key, entry.workload.uid, room.placements, at_us, (), reason)
 
     def _may_evict(self, workloads: int) -> bool:
