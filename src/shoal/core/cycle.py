@@ -11,7 +11,7 @@ from shoal.core.decisions import Decision, GiveUp, Reserve, Retract, Start, Wait
 from shoal.core.entry import Entry
 from shoal.core.events import Examined
 from shoal.core.eviction.clearing import NoRoom
-from shoal.core.eviction.making_room import MakingRoom
+from shoal.core.eviction.making_room import MakingRoom, give_up
 from shoal.core.eviction.overtaking import Overtaking
 from shoal.core.keeping_ahead import KeepingAhead
 from shoal.core.limits import timelimits
@@ -170,12 +170,10 @@ class _Run:
             self.complete = False
 
     def _give_up(self, entry: Entry, reason: Reason) -> None:
-        uid = entry.workload.uid
         for charges in entry.reserved.charges if entry.reserved is not None else ():
             self._world.pin(entry, charges, -1)
-        key = f"give-up/{uid}/{entry.kept}/{self._now_us}"
-        self.decisions.append(GiveUp(key, uid, reason))
-        self._ahead.places.pop(uid, None)
+        self.decisions.append(give_up(entry, reason, self._now_us))
+        self._ahead.places.pop(entry.workload.uid, None)
         self._gave_up = True
         self.complete = False
 

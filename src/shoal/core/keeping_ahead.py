@@ -13,13 +13,13 @@ from shoal.core.decisions import GiveUp, Reserve
 from shoal.core.entry import Entry
 from shoal.core.events import Examined
 from shoal.core.eviction.clearing import NoRoom
-from shoal.core.eviction.making_room import MakingRoom
+from shoal.core.eviction.making_room import MakingRoom, keep
 from shoal.core.placing.ahead import nearest_to_free, next_ends, when_it_fits
 from shoal.core.placing.board import Board
 from shoal.core.placing.keeping import backfills, lay, lift
 from shoal.core.queueing.grouping import starves
 from shoal.core.queueing.waiting import Group
-from shoal.core.tenancy.quota import Refusal, promise, start_within_quota
+from shoal.core.tenancy.quota import Refusal, start_within_quota
 from shoal.core.world import World
 from shoal.model.queue import Queue
 from shoal.model.verdict import Reason, Stage
@@ -59,8 +59,7 @@ class KeepingAhead:
     def find_place(self, entry: Entry, group: Group) -> tuple[Placement, ...] | Refusal:
         """Place a workload, also where places are kept for others if it ends before."""
         world = self._world
-        run_us = world.declared.expected_us(entry.workload)
-        end_us = None if run_us is None else self._now_us + run_us
+        end_us = world.declared.end_us(entry.workload, self._now_us)
         ahead = [uid for uid, each in self.places.items() if backfills(each, end_us)]
         lift(world, ahead)
         found = start_within_quota(world, self._board, entry, group.shapes, self._budget)
@@ -190,13 +189,7 @@ class KeepingAhead:
         return when_it_fits(self._world, self._board, entry, group.shapes, self._ends, self._budget)
 
     def _keep(self, entry: Entry, placements: tuple[Placement, ...], at_us: int | None) -> Reserve:
-        """Keep places for a workload, behind which others may fill in."""
-        uid = entry.workload.uid
-        key = f"reserve/{uid}/{entry.kept + 1}/{self._now_us}"
-        promise(self._world, entry, placements, at_us)
-        for placement in placements:
-            self._world.fleet.take(entry.request_of(placement.pod), placement)
-        return Reserve(key, uid, placements, at_us, (), Reason.RESERVED)
+        return keep(self._world, entry, placements, at_us, Reason.RESERVED, self._now_us)
 
 
 def _never(group: Group) -> bool:

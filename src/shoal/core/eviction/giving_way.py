@@ -57,10 +57,9 @@ class GivingWay:
         world, tenants = self._world, self._world.tenants
         other, names = self._world.entries[uid], tuple(accelerators)
         mine, theirs = asker.workload.queue, other.workload.queue
-        beyond = self._beyond(other, names)
         apart = height_against(tenants, theirs, mine)
         if within(tenants, mine, theirs, names, more):
-            return beyond >= apart
+            return self._beyond(other, names) >= apart
         if mine == theirs and evicts_at_once(world, asker, other, self._now_us):
             return True
         if starves(world, other, self._now_us):
@@ -70,10 +69,8 @@ class GivingWay:
         if mine == theirs and comes_before(world, asker, other):
             return True
         shared = tenants.path(theirs)[apart:-1]
-        return any(
-            covers(tenants, at, names, more) and beyond > apart + height
-            for height, at in enumerate(shared)
-        )
+        covered = [covers(tenants, at, names, more) for at in shared]
+        return any(covered) and self._beyond(other, names) > apart + covered.index(True)
 
     def _is_evicted_at_once(self, asker: Entry, other: Entry) -> bool:
         """Return whether a workload would be for whom a place is kept, or for others who wait."""
@@ -124,10 +121,8 @@ class GivingWay:
         It ends before they are due even if it starts as late as whoever goes for it may stop.
         """
         world = self._world
-        run_us = world.declared.expected_us(asker.workload)
-        if run_us is None:
-            return ()
-        end_us = self._now_us + run_us + world.tenants.reclaim_within_us(asker.workload.queue)
+        starts_us = self._now_us + world.tenants.reclaim_within_us(asker.workload.queue)
+        end_us = world.declared.end_us(asker.workload, starts_us)
         own = asker.workload.uid  # its own place is lifted where it asks for others
         return tuple(
             uid for uid, each in self._kept.items() if uid != own and backfills(each, end_us)

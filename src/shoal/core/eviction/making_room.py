@@ -16,6 +16,7 @@ from shoal.core.queueing.waiting import Group
 from shoal.core.tenancy.quota import MAY_BE_MADE, Refusal, promise
 from shoal.core.world import World
 from shoal.model.verdict import Reason, Stage
+from shoal.model.workload import Placement
 
 
 class MakingRoom:
@@ -112,9 +113,7 @@ class MakingRoom:
         """Keep the places of a workload no longer that waits for ends."""
         lift(self._world, (uid,))
         del self._kept[uid]
-        entry = self._world.entries[uid]
-        key = f"give-up/{uid}/{entry.kept}/{self._now_us}"
-        return GiveUp(key, uid, Reason.RECLAIM)
+        return give_up(self._world.entries[uid], Reason.RECLAIM, self._now_us)
 
     def keep_until_open(
         self, entry: Entry, group: Group, again_us: int, *, only_reclaim: bool
@@ -138,12 +137,8 @@ class MakingRoom:
         if only_reclaim and not reclaims:
             return ()
         given_up = tuple(self._give_up(each) for each in room.fit.given_way)
-        promise(world, entry, room.placements, at_us)
-        for placement in room.placements:
-            world.fleet.take(entry.request_of(placement.pod), placement)
         reason = Reason.RECLAIM if reclaims else Reason.PREEMPTION
-        key = f"reserve/{entry.workload.uid}/{entry.kept + 1}/{self._now_us}"
-        return *given_up, Reserve(key, entry.workload.uid, room.placements, at_us, (), reason)
+        return *given_up, keep(world, entry, room.placements, at_us, reason, self._now_us)
 
     def _may_evict(self, workloads: int) -> bool:
         """Return whether so many more may be evicted; where they may not, freeze evictions."""
@@ -185,3 +180,26 @@ class MakingRoom:
                 exact=before.exact and exact,
             )
         self.evicts[uid] = evict
+
+
+def keep(
+    world: World,
+    entry: Entry,
+    placements: tuple[Placement, ...],
+    at_us: int | None,
+    reason: Reason,
+    now_us: int,
+) -> Reserve:
+    """Keep places for a workload for which nobody goes yet, and behind which others may fill in."""
+    promise(world, entry, placements, at_us)
+    for placement in placements:
+        world.fleet.take(entry.request_of(placement.pod), placement)
+    uid = entry.workload.uid
+    key = f"reserve/{uid}/{entry.kept + 1}/{now_us}"
+    return Reserve(key, uid, placements, at_us, (), reason)
+
+
+def give_up(entry: Entry, reason: Reason, now_us: int) -> GiveUp:
+    """Keep no places for a workload any longer."""
+    uid = entry.workload.uid
+    return GiveUp(f"give-up/{uid}/{entry.kept}/{now_us}", uid, reason)

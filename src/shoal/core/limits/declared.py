@@ -89,6 +89,11 @@ class Declared:
         corrected_us = min(LONGEST_US, -(-workload.run_us * ratio // AS_DECLARED))
         return corrected_us if most_us is None else min(corrected_us, most_us)
 
+    def end_us(self, workload: Workload, starts_us: int) -> int | None:
+        """Return when to expect a workload to end that starts then; None: nobody knows."""
+        run_us = self.expected_us(workload)
+        return None if run_us is None else starts_us + run_us
+
     def correction(self, queue: str, user: str) -> int:
         """Return what declarations of an owner are multiplied by, in thousandths."""
         ratios = sorted(self._ratios.get((queue, user), ()))

@@ -22,8 +22,7 @@ def over_kept_quota(world: World, entry: Entry, asked: Mapping[str, int]) -> Ove
     """
     tenants, queue = world.tenants, entry.workload.queue
     now_us = tenants.now_us
-    run_us = world.declared.expected_us(entry.workload)
-    end_us = None if run_us is None else now_us + run_us
+    end_us = world.declared.end_us(entry.workload, now_us)
     for uid in world.reserving:
         other = world.entries[uid]
         kept, theirs = other.reserved, other.workload.queue
