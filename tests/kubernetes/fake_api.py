@@ -86,6 +86,7 @@ class FakeApi:
         self.objects: dict[str, dict[tuple[str, str], Document]] = {}
         self.history: list[tuple[int, str, str, Document]] = []
         self.refusals: list[tuple[str, Refusal]] = []
+        self._refused_until_told: dict[str, Refusal] = {}
         self.tokens = {"": "admin"}
         self.token = ""
         self.lifetime_s: float | None = None
@@ -177,6 +178,15 @@ class FakeApi:
         """Answer the next calls of a verb so."""
         self.refusals += [(verb, refusal)] * times
 
+    def refuse_until_told(self, verb: str, refusal: Refusal) -> None:
+        """Answer all calls of a verb so, however fast they come, until `accept`."""
+        self._refused_until_told[verb] = refusal
+
+    def accept(self) -> None:
+        """Refuse nothing any more."""
+        self.refusals.clear()
+        self._refused_until_told.clear()
+
     def end_watches(self, *, cut: bool = False) -> None:
         """End all watches, in good order or by breaking their connections."""
         ending, self._watchers = self._watchers, []
@@ -223,6 +233,8 @@ class FakeApi:
         refusal = next((r for v, r in self.refusals if v == verb), None)
         if refusal is not None:
             self.refusals.remove((verb, refusal))
+        refusal = refusal or self._refused_until_told.get(verb)
+        if refusal is not None:
             if refusal.arrives:
                 self._carry_out(verb, request, body)
             if refusal.cut and request.transport is not None:

@@ -91,7 +91,7 @@ async def test_a_guard_that_still_acts_is_waited_for() -> None:
 async def test_what_is_refused_for_good_is_named() -> None:
     async with StrategicApi() as api:
         api.put("pods", gated("p"))
-        api.refuse("PATCH", GUARDED, times=1000)
+        api.refuse_until_told("PATCH", GUARDED)
         done = await give_back(api)
         assert done.pods == 0
         assert "forbidden" in done.left["ns", "p"]

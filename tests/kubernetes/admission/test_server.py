@@ -117,7 +117,7 @@ async def test_a_process_without_rights_serves_nothing_and_can_be_stopped() -> N
     stop = asyncio.Event()
     options = WebhookOptions(host="127.0.0.1", port=free_port())
     async with StrategicApi() as api, transport_to(api) as transport:
-        api.refuse("POST", Refusal(403, "secrets is forbidden", "Forbidden"), times=100)
+        api.refuse_until_told("POST", Refusal(403, "secrets is forbidden", "Forbidden"))
         serving = asyncio.create_task(serve(Client(transport), load_catalog(), options, stop))
         await until(lambda: api.answered["POST"] > 0)
         with socket.socket() as tried:

@@ -313,12 +313,12 @@ async def test_no_list_no_listing_and_then_all_is_well() -> None:
     api = FakeApi()
     _fill(api, "ab")
     for verb in ("WATCH", "LIST"):
-        api.refuse(verb, Refusal(500), times=1000)
+        api.refuse_until_told(verb, Refusal(500))
     async with reflecting(api) as rig:
         await until(lambda: len(rig.pauses.asked_s) > 4)
         assert not rig.store.is_listed
         assert rig.reflector.trouble is not None
-        api.refusals.clear()
+        api.accept()
         await rig.store.wait_listed()
         await rig.equal()
         assert rig.reflector.trouble is None
@@ -328,7 +328,7 @@ async def test_no_list_no_listing_and_then_all_is_well() -> None:
 async def test_a_forbidden_kind_is_tried_again_slowly_and_named() -> None:
     api = FakeApi()
     for verb in ("WATCH", "LIST"):
-        api.refuse(verb, Refusal(403, "pods is forbidden"), times=100)
+        api.refuse_until_told(verb, Refusal(403, "pods is forbidden"))
     options = WatchOptions(backoff=Backoff(first_s=1, most_s=8, chance=lambda: 1.0))
     async with reflecting(api, options) as rig:
         await until(lambda: len(rig.pauses.asked_s) >= 6)

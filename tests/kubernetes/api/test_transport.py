@@ -147,7 +147,7 @@ async def test_tries_end_when_the_patience_is_spent(code: int) -> None:
 
         async with transport_to(api, pauses) as transport:
             transport._sleep, transport._monotonic_s = sleep, lambda: now_s
-            api.refuse("GET", Refusal(code), times=1000)
+            api.refuse_until_told("GET", Refusal(code))
             with pytest.raises(TooManyRequestsError if code == 429 else ServerError):
                 await Client(transport).get(NODES, "n1")
             assert 10 < now_s <= 30
