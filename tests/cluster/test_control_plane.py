@@ -66,6 +66,22 @@ def test_the_whole_control_plane_can_be_killed_and_keeps_its_objects(cluster: Cl
     assert running(cluster.api.get(POD, "before"))
 
 
+def test_a_reset_leaves_nobody_who_may_know_what_is_gone(cluster: Cluster) -> None:
+    def clients() -> tuple[int, int]:
+        return cluster.controller_manager.pid, cluster.scheduler.pid
+
+    connected = clients()
+    cluster.reset()
+    assert clients() == connected
+    cluster.api_server.kill()
+    cluster.api_server.start()
+    cluster.reset()
+    assert not set(clients()) & set(connected)
+    cluster.fake_nodes.add("gpu")
+    cluster.api.create(pod("first", 1))
+    cluster.api.wait(POD, "first", until=running)
+
+
 def test_a_frozen_api_server_answers_when_it_goes_on(cluster: Cluster) -> None:
     cluster.api_server.pause()
     try:

@@ -54,6 +54,7 @@ class Cluster:
         self._runtime_config = _flags("runtime-config", runtime_config)
         self._guests: list[Process] = []
         self._remembered: Snapshot | None = None
+        self._known_servers = (0, 0)
         self._processes = Processes()
         try:
             self._make(audit=audit)
@@ -98,18 +99,33 @@ class Cluster:
     def remember(self) -> None:
         """Remember all objects as they are now, for `reset`."""
         self._remembered = Snapshot(self._etcd_url)
+        self._known_servers = self._servers()
 
     def reset(self) -> None:
         """Make it as it was at `remember`, with all components running and no guests."""
         if self._remembered is None:
             raise Failed("a cluster can be reset only after `remember`")
         self.end_guests()
-        for each in (self.etcd, self.api_server, self.controller_manager, self.scheduler):
+        servers, clients = (self.etcd, self.api_server), (self.controller_manager, self.scheduler)
+        for each in (*servers, *clients):
             each.resume()
+        for each in servers:
             if not each.running:
                 each.start()
         self.ready()
+        # Whoever lost the API server tries again at intervals of up to half a minute, one for each
+        # kind of object: a scheduler binds pods to nodes until then that are gone.
+        if self._servers() != self._known_servers:
+            for each in clients:
+                each.kill()
         self._remembered.restore()
+        for each in clients:
+            if not each.running:
+                each.start()
+        self._known_servers = self._servers()
+
+    def _servers(self) -> tuple[int, int]:
+        return self.etcd.pid, self.api_server.pid
 
     def end_guests(self) -> None:
         """Kill what was added to the control plane: fake nodes, kubelets, processes of tests."""
