@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.frame import Result, bench
+from benchmarks.frame import Result, bench, peak_mib
 from tests.cluster.admission import MANAGED, MANAGED_DRA, Admission
 from tests.cluster.harness.api import Api, eventually
 from tests.cluster.harness.cluster import Cluster
@@ -239,7 +239,7 @@ def cold_start(nodes: int, pods: int) -> Iterator[Result]:
         shoal = Shoal(cluster)
         eventually(lambda: _cycles(shoal) >= 1, LONGEST_S, "it does not decide")
         took_s = time.monotonic() - began_s
-        memory = _memory_mib(shoal.process.pid)
+        memory = peak_mib(shoal.process.pid)
     size = f"{pods:,} pods, {nodes:,} nodes"
     yield Result(f"from start to first cycle ({size})", took_s, "s", at_most=15)
     yield Result(f"most memory ({size})", memory, "MiB", at_most=400)
@@ -250,13 +250,6 @@ def _cycles(shoal: Shoal) -> float:
         return shoal.metric("shoal_cycle_seconds_count")
     except (AssertionError, OSError):
         return 0
-
-
-def _memory_mib(pid: int) -> float:
-    """The most resident memory that a process has had."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    peak = next(line for line in lines if line.startswith("VmHWM"))
-    return int(peak.split()[1]) / 1024
 
 
 @bench

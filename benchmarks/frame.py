@@ -126,6 +126,17 @@ def number(value: float) -> str:
     return f"{value:.4g}"
 
 
+def peak_mib(pid: int | str = "self") -> float:
+    """The most resident memory that a process has had as the program that it runs, in MiB.
+
+    What `getrusage` calls the peak of a process counts from before its program began, and so is
+    never below that of the process which started it.
+    """
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    peak = next(line for line in lines if line.startswith("VmHWM"))
+    return int(peak.split()[1]) / 1024
+
+
 def _git(*arguments: str) -> str:
     answer = subprocess.run(
         ["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True

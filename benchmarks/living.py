@@ -1,6 +1,5 @@
 """The loop as it lives: 1,000 events a second at a steady state, written down, and followed."""
 
-import resource
 import tempfile
 import time
 from collections import deque
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.frame import Result, bench
+from benchmarks.frame import Result, bench, peak_mib
 from benchmarks.steady import BUSY_ZONES, SEED, ZONES, fleet, shapes
 from shoal.bounds.prices import prices
 from shoal.core import events as ev
@@ -160,7 +159,7 @@ def write(folder: Path, seconds: float, told: "Queue[str]") -> Lived:
     lived.waiting = (waiting, count_waiting(world))
     lived.workloads = len(world.entries)
     lived.segments = len(list(folder.glob("*.shoal")))
-    lived.peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    lived.peak_mib = peak_mib()
     told.put("done")
     return lived
 
@@ -186,7 +185,7 @@ def follow(folder: Path, told: "Queue[str]") -> Lived:
             if not taken:
                 garbage.look()
                 time.sleep(FOLLOW_S)
-    lived.peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    lived.peak_mib = peak_mib()
     return lived
 
 

@@ -1,7 +1,6 @@
 """The core at scale: a full fleet that work keeps arriving at and leaving."""
 
 import heapq
-import resource
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.frame import Result, bench
+from benchmarks.frame import Result, bench, peak_mib
 from shoal.bounds.prices import prices
 from shoal.core import events as ev
 from shoal.core.decisions import Decision, Retract, Start
@@ -169,7 +168,7 @@ def steady(nodes: int, arrivals: int, policy: Policy, *, validated: bool = False
                     check(world)
         recorder.close()
     measured.shapes = len(stream.seen)
-    measured.peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    measured.peak_mib = peak_mib()
     return measured
 
 

@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -132,6 +134,14 @@ def test_a_measurement_without_docstring_is_refused(monkeypatch: pytest.MonkeyPa
 
 def test_every_measurement_of_the_package_is_found() -> None:
     assert all(run.__doc__ for run in frame.registered().values())
+
+
+def test_the_memory_of_a_process_is_its_own_and_not_that_of_who_started_it() -> None:
+    """`queues-throughput`, run before, made `steady-state` say 569 MiB where it takes 284."""
+    held = bytearray(b"." * (256 << 20))
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        assert pool.submit(frame.peak_mib).result() < 200
+    assert frame.peak_mib() > len(held) >> 20
 
 
 def test_a_readme_without_marks_is_refused() -> None:
