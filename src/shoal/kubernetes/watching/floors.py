@@ -20,6 +20,7 @@ from shoal.kubernetes.executing.plans import read_note
 from shoal.kubernetes.watching.asks import Ask
 from shoal.kubernetes.watching.book import Book
 from shoal.kubernetes.watching.flights import Flight
+from shoal.kubernetes.watching.numbers import owner_in, slot_of, uid_in
 from shoal.kubernetes.watching.truth import OWNER, Stage
 from shoal.kubernetes.watching.units import Unit, Units
 from shoal.kubernetes.wire.pod import Pod
@@ -82,11 +83,11 @@ class Floors:
         """
         if ask.floor is None:
             return False
-        owner, _, number = uid.rpartition("/")
+        owner, number = slot_of(uid)
         if owner in self._touched or owner not in self._slots:
             self._touched.pop(owner, None)
             self._look(self._join(owner))
-        return self._slots[owner].are_above(int(number))
+        return self._slots[owner].are_above(number)
 
     def changes(self) -> Iterator[tuple[str, bool]]:
         """Workloads that are spare and were not, and the other way round, with what they are now.
@@ -105,11 +106,11 @@ class Floors:
                 for number in self._units.numbers.of(owner):
                     found = self._change(owner, number)
                     if found is not None:
-                        yield f"{owner}/{number}", found
+                        yield uid_in(owner, number), found
 
     def _change(self, owner: str, number: int) -> bool | None:
         """Whether a slot's workload is spare now, where that is new."""
-        taker = self._taker(f"{owner}/{number}")
+        taker = self._taker(uid_in(owner, number))
         if taker is None:
             return None
         asks = [self._book.ask(pod) for each in taker.pods if (pod := self._book.truth_of(each))]
@@ -168,7 +169,7 @@ class Floors:
         known = self._slots.get(owner)
         used, going, others, said = set(numbers), self._going(owner), 0, []
         coming = units.lacking(owner)
-        kept = sum(1 for number in numbers if self._is_kept(f"{owner}/{number}"))
+        kept = sum(1 for number in numbers if self._is_kept(uid_in(owner, number)))
         for pod in self._book.truth.pods.by(OWNER, owner):
             stage = self._book.truth.stage(pod)
             if stage is Stage.GONE:
@@ -186,7 +187,7 @@ class Floors:
                 others += not pod.is_terminating
             else:
                 coming += self._takes_a_slot(pod, stage)
-        waiting = sum(1 for number in numbers if self._waits(f"{owner}/{number}"))
+        waiting = sum(1 for number in numbers if self._waits(uid_in(owner, number)))
         # Pods that wait may still take the places of those that are deleted.
         given_up = frozenset(sorted(going)[max(0, coming + waiting - kept) :])
         free = islice((n for n in count() if n not in used), max(0, coming - kept))
@@ -198,7 +199,7 @@ class Floors:
         note = read_note(pod) if stage in (Stage.BOUND, Stage.RELEASED) else None
         if note is None or not self._book.is_ours(pod, note):
             return None
-        return int(note.workload.rpartition("/")[2])
+        return slot_of(note.workload)[1]
 
     def _takes_a_slot(self, pod: Pod, stage: Stage) -> bool:
         """Whether a pod without a slot gets one soon, or the pod that is made in its place."""
@@ -210,7 +211,7 @@ class Floors:
         """Slots whose pods are deleted, other than by an eviction."""
         found = []
         for number in self._units.numbers.of(owner):
-            taker = self._taker(f"{owner}/{number}")
+            taker = self._taker(uid_in(owner, number))
             pods = map(self._book.truth_of, taker.pods if isinstance(taker, Flight) else ())
             if any(pod is not None and self._is_deleted(pod) for pod in pods):
                 found.append(number)
@@ -226,7 +227,7 @@ class Floors:
     def _is_kept(self, uid: str) -> bool:
         """Whether a slot waits for its controller's next pod: it has none, or it was evicted."""
         taker = self._taker(uid)
-        heir = self._units.leaving.get(uid.rpartition("/")[0], {}).get(uid, "")
+        heir = self._units.leaving.get(owner_in(uid), {}).get(uid, "")
         if taker is None or self._units.waits(self._book.truth_of(heir)):
             return False
         pods = [pod for each in taker.pods if (pod := self._book.truth_of(each)) is not None]

@@ -3,6 +3,22 @@
 from collections import defaultdict
 
 
+def uid_in(owner: str, number: int) -> str:
+    """The uid of the workload in a slot or wave of an owner."""
+    return f"{owner}/{number}"
+
+
+def owner_in(uid: str) -> str:
+    """The owner of a workload."""
+    return uid.rpartition("/")[0]
+
+
+def slot_of(uid: str) -> tuple[str, int]:
+    """The owner of a workload and the number of its slot or wave."""
+    owner, _, number = uid.rpartition("/")
+    return owner, int(number)
+
+
 class Numbers:
     """Numbers of slots and waves in use, by owner."""
 
@@ -29,14 +45,16 @@ class Numbers:
         """A number above all that were used."""
         return self._high.get(owner, -1) + 1
 
-    def take(self, owner: str, number: int) -> None:
-        """Note that a number is in use."""
+    def take(self, uid: str) -> None:
+        """Note that the number of a workload is in use."""
+        owner, number = slot_of(uid)
         self.changed[owner] = None
         self._used[owner].add(number)
         self._high[owner] = max(self._high.get(owner, -1), number)
 
-    def free(self, owner: str, number: int) -> None:
-        """Note that a number is no longer in use."""
+    def free(self, uid: str) -> None:
+        """Note that the number of a workload is no longer in use."""
+        owner, number = slot_of(uid)
         self.changed[owner] = None
         self._used[owner].discard(number)
         self._low[owner] = min(self._low.get(owner, 0), number)

@@ -13,6 +13,7 @@ from shoal.kubernetes.watching.fleet import FleetView
 from shoal.kubernetes.watching.flights import Flight, since_us
 from shoal.kubernetes.watching.floors import Floors
 from shoal.kubernetes.watching.history import NO_PAST, Past, past_of
+from shoal.kubernetes.watching.numbers import owner_in, slot_of, uid_in
 from shoal.kubernetes.watching.truth import OWNER, Stage, Truth
 from shoal.kubernetes.watching.units import Units
 from shoal.kubernetes.wire.pod import Pod
@@ -200,8 +201,8 @@ class Seats(Books):
     def _expire(self, now_us: int) -> Iterator[ev.Event]:
         """Give up seats, and places of evicted pods, that nobody took in time or that are bad."""
         to_come: dict[str, int] = {}
-        for owner, number in sorted(map(_slot_of, self.units.returning)):
-            uid = f"{owner}/{number}"
+        for owner, number in sorted(map(slot_of, self.units.returning)):
+            uid = uid_in(owner, number)
             if owner not in to_come:
                 to_come[owner] = self._to_come(owner)
             to_come[owner] -= 1
@@ -277,7 +278,7 @@ class Seats(Books):
                 del self._seats[uid]
                 self._pods_dirty[uid] = None
         if not flight.together:
-            self.units.numbers.free(flight.owner, int(flight.uid.rpartition("/")[2]))
+            self.units.numbers.free(flight.uid)
         for number in flight.seats:
             self._empty.pop((flight.uid, number), None)
             self._vacant[flight.owner].discard((flight.uid, number))
@@ -322,7 +323,7 @@ class Seats(Books):
         found = {
             uid: past
             for uid, past in self.units.pasts.items()
-            if self.truth.pods.by(OWNER, uid.rpartition("/")[0])
+            if self.truth.pods.by(OWNER, owner_in(uid))
         }
         for uid, entry in self.world.entries.items():
             if entry.was_evicted:
@@ -351,12 +352,6 @@ def _underway(flight: Flight) -> tuple[Underway, ...]:
         stays = pod in flight.seats
         found = [each.sparing(pod) if stays else each.without(pod) for each in found]
     return tuple(sorted(found, key=lambda each: each.at_us))
-
-
-def _slot_of(uid: str) -> tuple[str, int]:
-    """The owner of a workload and its number."""
-    owner, _, number = uid.rpartition("/")
-    return owner, int(number)
 
 
 def _is_done(pod: Pod | None) -> bool:

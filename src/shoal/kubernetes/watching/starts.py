@@ -73,7 +73,7 @@ class Starts(Seats):
     def _add(self, flight: Flight) -> None:
         self.flights[flight.uid] = flight
         self.flights_of[flight.owner].add(flight.uid)
-        self.units.numbers.take(flight.owner, int(flight.uid.rpartition("/")[2]))
+        self.units.numbers.take(flight.uid)
 
     def fail(self, flight: Flight, number: int, reason: str, now_us: int) -> None:
         """A start did not come true: take what was let go as it is, and tell the core."""

@@ -24,7 +24,7 @@ from shoal.kubernetes.watching.flights import (
 )
 from shoal.kubernetes.watching.history import NO_PAST, Mark, Past, past_of, past_of_rest
 from shoal.kubernetes.watching.holding import hold_of, strange
-from shoal.kubernetes.watching.numbers import Numbers
+from shoal.kubernetes.watching.numbers import Numbers, uid_in
 from shoal.kubernetes.watching.timed_out import TimedOut
 from shoal.kubernetes.watching.truth import NAMESPACE, OWNER, Stage, owner_uid
 from shoal.kubernetes.wire.pod import Pod
@@ -107,7 +107,8 @@ class Units:
             self.holds[uid] = hold
             return
         self.holds.pop(uid, None)
-        workload = self._workload(known or f"{owner}/{self._new_number(owner, pod)}", [(pod, ask)])
+        workload_uid = known or uid_in(owner, self._new_number(owner, pod))
+        workload = self._workload(workload_uid, [(pod, ask)])
         yield from self._submit(Unit(workload, owner, (uid,)), now_us)
 
     def together(self, owner: str, now_us: int) -> Iterator[ev.Event]:
@@ -135,7 +136,7 @@ class Units:
             return
         self.holds.pop(owner, None)
         known = self.gangs.get(owner)
-        workload = self._workload(known or f"{owner}/{self.numbers.next(owner)}", pairs)
+        workload = self._workload(known or uid_in(owner, self.numbers.next(owner)), pairs)
         self.gangs[owner] = workload.uid
         yield from self._submit(Unit(workload, owner, tuple(p.uid for p, _ in pairs)), now_us)
 
@@ -177,7 +178,7 @@ class Units:
         """Let a workload wait whose evicted pods are gone; its new pods take its place."""
         self.waiting[workload.uid] = Unit(workload, owner, ())
         self.returning[workload.uid] = until_us
-        self.numbers.take(owner, int(workload.uid.rpartition("/")[2]))
+        self.numbers.take(workload.uid)
         if owner in self._book.jobs:
             self.gangs[owner] = workload.uid
 
@@ -201,7 +202,7 @@ class Units:
         unit = self.take_out(uid)
         if unit is None:
             return ""
-        self.numbers.free(unit.owner, int(uid.rpartition("/")[2]))
+        self.numbers.free(uid)
         self.timed_out.waited(unit.pods, mark)
         return unit.owner
 
@@ -302,7 +303,7 @@ class Units:
         if known is not None and known.pods != unit.pods:
             self._forget_pods(known)
         self.unit_of.update(dict.fromkeys(unit.pods, uid))
-        self.numbers.take(unit.owner, int(uid.rpartition("/")[2]))
+        self.numbers.take(uid)
         refused = self._refused_now(unit.owner, now_us)
         entry = self._book.world.entries.get(uid)
         if entry is not None and _is_the_same(entry, unit.workload, refused):
@@ -368,7 +369,7 @@ class Units:
         if unit is None:
             return
         self._forget_pods(unit)
-        self.numbers.free(unit.owner, int(uid.rpartition("/")[2]))
+        self.numbers.free(uid)
         yield ev.WorkloadEnded(now_us, uid, Outcome.CANCELLED)
 
     def _forget_pods(self, unit: Unit) -> None:
