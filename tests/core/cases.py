@@ -1,7 +1,8 @@
 """Cases in virtual time: what a case says happens to a world that is decided upon.
 
 Times are minutes since the case began, as the case files write them: `10` or `10:30`. There is a
-cycle whenever something happened, and whenever the last one asked to look again.
+cycle whenever something happened, and whenever time alone may change something, as the loop says;
+the last cycle never says that this is later.
 """
 
 from collections.abc import Iterable
@@ -14,6 +15,7 @@ from shoal.core.cycle import Cycle, cycle
 from shoal.core.decisions import Decision, Evict, Freeze, GiveUp, Reserve, Resize, Start, Wait
 from shoal.core.validate import Validator, check, check_answers
 from shoal.core.world import World
+from shoal.loop.periods import look_again_us
 from shoal.model.node import Node
 from shoal.model.queue import Queue, QueueTree, Quota
 from shoal.model.verdict import Verdict
@@ -185,10 +187,11 @@ class Case:
                 self.seen.append(Seen(self.now_us, decision))
                 self.feed(ev.Decided(self.now_us, decision))
             self.feed(ev.Cycled(self.now_us, AMPLE, came.complete, came.examined))
-            self._look_us = came.look_again_us
             carried = [self._carry_out(decision) for decision in came.decisions]
             self._happen_due()
             if came.complete and not any(carried):
+                self._look_us = look_again_us(self.world)
+                assert no_later(came.look_again_us, self._look_us)
                 check(self.world)
                 check_answers(self.world)
                 return came
@@ -262,6 +265,11 @@ class Case:
     def holds(self, name: str) -> int:
         """Devices that a queue holds of all accelerators, in thousandths."""
         return sum(self.world.tenants.used_units(name).values()) * 1000 // 840_000
+
+
+def no_later(one_us: int | None, other_us: int | None) -> bool:
+    """Whether a time, None for never, does not come after another one."""
+    return other_us is None or (one_us is not None and one_us <= other_us)
 
 
 def clock(at_us: int) -> str:

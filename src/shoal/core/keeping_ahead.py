@@ -16,7 +16,7 @@ from shoal.core.eviction.clearing import NoRoom
 from shoal.core.eviction.making_room import MakingRoom, keep
 from shoal.core.placing.ahead import nearest_to_free, next_ends, when_it_fits
 from shoal.core.placing.board import Board
-from shoal.core.placing.keeping import backfills, lay, lift
+from shoal.core.placing.keeping import backfills, lay, lift, times_us
 from shoal.core.queueing.grouping import starves
 from shoal.core.queueing.waiting import Group
 from shoal.core.tenancy.quota import Refusal, start_within_quota
@@ -90,16 +90,10 @@ class KeepingAhead:
 
         That is where others are late, or their protection ends, or where they come to starve.
         """
-        world = self._world
-        until_us = {uid: each.at_us for uid, each in self.places.items()} | self._made
-        times_us = [None if at_us is None else at_us + 1 for at_us in until_us.values()]
-        times_us += [each.look_us for each in self.places.values()]
-        for uid in until_us:
-            entry = world.entries[uid]
-            queue = world.tenants.tree.get(entry.workload.queue)
-            if queue is not None:
-                times_us.append(entry.waits_since_us + queue.starvation_after_us)
-        return [at_us for at_us in times_us if at_us is not None and at_us > self._now_us]
+        kept = {uid: (each.at_us, each.look_us) for uid, each in self.places.items()}
+        kept |= {uid: (at_us, None) for uid, at_us in self._made.items()}
+        times = (times_us(self._world, self._world.entries[uid], *at) for uid, at in kept.items())
+        return [at_us for each in times for at_us in each if at_us > self._now_us]
 
     def keep(
         self,

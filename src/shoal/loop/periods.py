@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 from shoal.core.events import PeriodBegan
 from shoal.core.limits.deadlines import earliest
+from shoal.core.placing.keeping import times_us
 from shoal.core.world import World
 from shoal.model.queue import Period
 
@@ -58,15 +59,21 @@ def look_again_us(world: World) -> int | None:
         world.limits.waiting.after(since_us),
         world.spending.after(since_us),
         world.tenants.shrink_next_us(),
-        _late_us(world, since_us),
+        _kept_us(world, since_us),
     )
 
 
-def _late_us(world: World, since_us: int) -> int | None:
-    """Return when the next of those for whom places are kept finds that others are late."""
-    kept = (world.entries[uid].reserved for uid in world.reserving)
-    late_us = (each.at_us + 1 for each in kept if each is not None and each.at_us is not None)
-    return min((at_us for at_us in late_us if at_us > since_us), default=None)
+def _kept_us(world: World, since_us: int) -> int | None:
+    """Return when time alone may change something for those who are kept places until an end."""
+    entries = (world.entries[uid] for uid in world.reserving)
+    kept = ((entry, entry.reserved) for entry in entries)
+    found = (
+        at_us
+        for entry, each in kept
+        if each is not None and each.waits_for_ends
+        for at_us in times_us(world, entry, each.at_us, each.look_us)
+    )
+    return min((at_us for at_us in found if at_us > since_us), default=None)
 
 
 def is_time(world: World, now_us: int) -> bool:

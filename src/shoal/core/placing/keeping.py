@@ -1,6 +1,6 @@
 """Places that are kept for workloads: whether they are still there, and whether they are free."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from shoal.core.arrays.fleet import Fleet
 from shoal.core.arrays.neighbours import quarrels, suffices
@@ -34,6 +34,22 @@ def _book(world: World, uids: Iterable[str], sign: int) -> None:
                 fleet.take(entry.request_of(placement.pod), placement)
             else:
                 fleet.give_back(entry.request_of(placement.pod), placement)
+
+
+def times_us(
+    world: World, entry: Entry, at_us: int | None, look_us: int | None = None
+) -> Iterator[int]:
+    """Yield when time alone may change something for who is kept places until others have ended.
+
+    That is when these are late, when others may be evicted, and when it has waited too long.
+    """
+    if at_us is not None:
+        yield at_us + 1
+    if look_us is not None:
+        yield look_us
+    queue = world.tenants.tree.get(entry.workload.queue)
+    if queue is not None:
+        yield entry.waits_since_us + queue.starvation_after_us
 
 
 def lost(world: World, entry: Entry, reservation: Reservation) -> bool:
