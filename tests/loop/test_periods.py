@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from shoal.core import events as ev
 from shoal.core.world import World
 from shoal.loop.periods import is_time, look_again_us, period_at, periods_due
-from shoal.model.queue import Budget, Period, Queue, QueueTree, WhenSpent
+from shoal.model.queue import Budget, EvictionBounds, Period, Queue, QueueTree, WhenSpent
 from tests.core.build import node
-from tests.core.cases import MINUTE_US, Case, batch, queue, tree
+from tests.core.cases import MINUTE_US, Case, batch, queue, tree, work
 
 ZONES = (
     "UTC",
@@ -149,4 +149,17 @@ def test_it_is_time_when_those_are_late_for_whose_end_somebody_waits() -> None:
     assert case.world.entries["q/big"].reserved is not None
     assert look_again_us(case.world) == HOUR_US + 1
     case.to(61)
-    assert look_again_us(case.world) is None
+    assert look_again_us(case.world) == 1000 * HOUR_US, "then it has waited too long"
+
+
+def test_it_is_time_when_others_may_be_evicted_from_a_place_that_is_kept_for_later() -> None:
+    """Those who began first are protected no longer, before all of the place is open."""
+    lender = queue("a", 2, reclaim_within_us=HOUR_US)
+    protected = queue("b", eviction=EvictionBounds(minimum_run_us=HOUR_US))
+    case = Case([node("n", 2)], tree(lender, protected))
+    case.submit(batch("b/x"))
+    case.to(10)
+    case.submit(batch("b/y"))
+    case.submit(work("a/gang", pods=2))
+    assert case.world.entries["a/gang"].reserved is not None
+    assert look_again_us(case.world) == HOUR_US
