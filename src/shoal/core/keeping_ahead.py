@@ -53,6 +53,8 @@ class KeepingAhead:
                 (self._starving if late else self._reserved)[entry.workload.queue] = None
         self._examined: dict[str, Examined] = {}
         """By uid those of whom is known by now when time alone may let others be evicted."""
+        self._going: Collection[tuple[str, int]] = ()
+        """Pods that this cycle evicts, by workload and number."""
         self._made: dict[str, int | None] = {}
         """For whom places are kept by decisions of this cycle, and until when."""
 
@@ -110,6 +112,7 @@ class KeepingAhead:
         queue = self._world.tenants.tree.get(entry.workload.queue)
         if queue is None:
             return ()
+        self._going = making_room.going
         kept = self._for_who_starves(queue, settled)
         if not any(isinstance(e, Reserve) and e.workload == entry.workload.uid for e in kept):
             kept += self._for_it(entry, queue, found, room, making_room)
@@ -122,7 +125,7 @@ class KeepingAhead:
         self, entry: Entry, queue: Queue, found: Refusal, room: NoRoom, making_room: MakingRoom
     ) -> tuple[GiveUp | Reserve, ...]:
         group = entry.group
-        if group is None or found.verdict.stage is not Stage.PLACE:
+        if group is None or found.verdict.stage is not Stage.PLACE or self._is_refused(entry):
             return ()
         if room.again_us is not None:
             others = queue.name in self._reserved
@@ -156,17 +159,23 @@ class KeepingAhead:
         for uid in world.waiting.oldest(queue.name, latest_us, STARVING_LOOKED_AT):
             entry = world.entries[uid]
             group = entry.group
-            if uid in settled or group is None or _never(group):
+            if uid in settled or group is None or _never(group) or self._is_refused(entry):
                 continue
             if self._fits(entry, group):
                 return ()  # its turn will come
             known = self._when_it_fits(entry, group)
             if known is not None and not self.is_too_far(entry, known[1]):
                 return (self._keep(entry, *known),)
-            near = nearest_to_free(world, self._board, entry, group.shapes, now_us, self._budget)
+            near = nearest_to_free(
+                world, self._board, entry, group.shapes, now_us, self._going, self._budget
+            )
             if near is not None:
                 return (self._keep(entry, near, None),)
         return ()
+
+    def _is_refused(self, entry: Entry) -> bool:
+        """Return whether a workload has waited for the longest time that its queue grants."""
+        return self._world.limits.waited_too_long(entry.workload.uid, self._now_us)
 
     def _fits(self, entry: Entry, group: Group) -> bool:
         """Return whether a workload could start now."""
@@ -180,7 +189,9 @@ class KeepingAhead:
     def _when_it_fits(self, entry: Entry, group: Group) -> tuple[tuple[Placement, ...], int] | None:
         if self._ends is None:
             self._ends = next_ends(self._world, self._now_us)
-        return when_it_fits(self._world, self._board, entry, group.shapes, self._ends, self._budget)
+        return when_it_fits(
+            self._world, self._board, entry, group.shapes, self._ends, self._going, self._budget
+        )
 
     def _keep(self, entry: Entry, placements: tuple[Placement, ...], at_us: int | None) -> Reserve:
         return keep(self._world, entry, placements, at_us, Reason.RESERVED, self._now_us)

@@ -136,7 +136,7 @@ def restore(world: "World", event: Restored) -> None:
         case ev.EvictionsRestored():
             _restore_evictions(world, event)
         case ev.SpendingRestored():
-            world.spending.restore(event.accounts, event.runs)
+            world.spending.restore(event.accounts, event.runs, world.entries)
         case ev.DeclaredRestored():
             world.declared.restore(event.ratios)
         case ev.EndingRestored():

@@ -17,8 +17,8 @@ from shoal.model.fractions import UNIT
 from shoal.model.node import Node
 from shoal.model.queue import Budget, Period, Queue, QueueTree, WhenSpent
 from shoal.model.verdict import Reason, Stage
-from shoal.model.workload import Outcome, Placement
-from tests.core.build import node
+from shoal.model.workload import Outcome, Placement, PodSet
+from tests.core.build import node, whole
 from tests.core.cases import MINUTE_US, Case, batch, queue, tree, work
 from tests.core.dated import HOUR_US, Dated, us
 
@@ -370,6 +370,18 @@ def test_what_another_process_kept_is_taken_in_beside_what_is_found_running() ->
     old = replace(told, begin_us=kept.begin_us - HOUR_US, end_us=kept.begin_us, used=(99, 0))
     case.happen(ev.SpendingRestored(0, (old,)))
     assert case.hours("a")[0] == 12
+
+
+def test_a_run_of_which_a_pod_without_devices_is_left_goes_on_after_a_restart() -> None:
+    """A head runs on beside which a worker may run again: it is one run, with one end."""
+    case = Dated(_nodes(), tree(queue("a", 4, budget=_budget(10))))
+    case.at(DAY)
+    head, worker = PodSet("head", 1, whole(0)), PodSet("worker", 1, whole(1))
+    case.submit(replace(work("a/ray", run_us=2 * HOUR_US), pod_sets=(head, worker)))
+    case.to(us(DAY) // MINUTE_US + 60)
+    case.happen(ev.PodEnded(0, "a/ray", 1))
+    assert case.world.entries["a/ray"].held.keys() == {0}
+    _restart(case)
 
 
 def test_a_period_that_is_told_again_or_late_changes_nothing() -> None:

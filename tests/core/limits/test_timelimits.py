@@ -7,7 +7,7 @@ import pytest
 from shoal.core import events as ev
 from shoal.core.budget import Budget
 from shoal.core.cycle import cycle
-from shoal.core.decisions import Evict, Refuse
+from shoal.core.decisions import Evict, Refuse, Reserve
 from shoal.core.world import World
 from shoal.model.queue import Queue, QueueTree
 from shoal.model.verdict import Reason
@@ -186,3 +186,14 @@ def test_nobody_is_refused_for_whom_others_are_going() -> None:
     case.to(30)
     assert _refusals(case) == []
     assert case.starts("a/asker") == ["20:00"]
+
+
+def test_nothing_is_kept_for_whom_it_is_time_to_refuse() -> None:
+    """It starves in the same minute; what would be kept for it would be kept in vain."""
+    late = queue("a", 1, maximum_wait_us=WAIT, starvation_after_us=20 * MINUTE_US)
+    case = Case([node("n", 1)], tree(late))
+    case.adopt(work("x/fixed", recreated=False), "n")
+    case.submit(batch("a/w"))
+    case.to(20)
+    assert _refusals(case) == [("20:00", "a/w", 20)]
+    assert not [seen for seen in case.seen if isinstance(seen.decision, Reserve)]

@@ -2,10 +2,14 @@
 
 from dataclasses import replace
 
+from shoal.core import events as ev
+from shoal.core.budget import Budget
+from shoal.core.cycle import cycle
+from shoal.core.decisions import Reserve, Retract
 from shoal.model.queue import Queue
 from shoal.model.workload import PodSet, Workload
-from tests.core.build import node, whole
-from tests.core.cases import MINUTE_US, Case, queue, tree, work
+from tests.core.build import SEED, node, policy, share, whole
+from tests.core.cases import MINUTE_US, Case, queue, tree, us, work
 
 
 def patient() -> Queue:
@@ -51,3 +55,43 @@ def test_who_does_not_have_to_end_runs_on_beside_a_kept_place() -> None:
         ("n1/0", "n1/1"),
         ("n2/2", "n2/3"),
     ]
+
+
+def test_what_a_start_that_is_taken_back_held_is_free_once() -> None:
+    """The pods of a gang need more than the only device has, whoever ends."""
+    case = Case([node("n", 1)], tree(patient()))
+    one, two = PodSet("one", 1, share(600)), PodSet("two", 2, share(600))
+    case.feed(ev.WorkloadSubmitted(0, replace(work("lab/fails"), pod_sets=(one,))))
+    (start,) = cycle(case.world, policy(), 0, SEED, Budget(1000)).decisions
+    case.feed(ev.Decided(0, start))
+    case.submit(replace(work("lab/gang"), pod_sets=(two,)))
+    case.to("59:59")
+    case.schedule(us(60), ev.StartFailed(us(60), "lab/fails", 1, 0))
+    case.to(60)
+    assert any(isinstance(seen.decision, Retract) for seen in case.seen)
+    assert not [seen for seen in case.seen if isinstance(seen.decision, Reserve)]
+
+
+def test_what_goes_for_others_gives_back_its_quota_once() -> None:
+    """Before a gang has the right to two devices both that run have to be gone, the last at 90."""
+    lab = queue("lab", limit=2, accelerator="A100|H100", starvation_after_us=60 * MINUTE_US)
+    nodes = [node("h", 2), node("a", 2, accelerator="A100")]
+    case = Case(nodes, tree(lab, queue("b", 1)))
+    soon, late = work("lab/soon"), work("lab/late", recreated=False)
+    case.adopt(replace(late, run_us=90 * MINUTE_US), "h")
+    case.submit(replace(soon, run_us=70 * MINUTE_US))
+    gang = PodSet("gang", 1, whole(2, 1, "A100"))
+    case.submit(replace(work("lab/gang"), pod_sets=(gang,)))
+    case.to("59:59")
+    case.schedule(us(60), ev.WorkloadSubmitted(us(60), on_h100("b/w", us(60))))
+    case.to(60)
+    assert case.evicted == [("60:00", "lab/soon", 60)]
+    reserved = case.world.entries["lab/gang"].reserved
+    assert reserved is not None
+    assert reserved.at_us == us(90)
+
+
+def on_h100(uid: str, created_us: int) -> Workload:
+    """Work that takes nothing but an H100."""
+    pods = PodSet("one", 1, whole(1, 1, "H100"))
+    return replace(work(uid), pod_sets=(pods,), created_us=created_us)

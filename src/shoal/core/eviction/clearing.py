@@ -102,7 +102,9 @@ class Clearing:
         self._now_us = now_us
         self._budget = budget
         self._candidates = Candidates(world, now_us)
-        self._goers = Goers(world, self._candidates.going)
+        self.carried_out: Collection[tuple[str, int]] = self._candidates.going
+        """Pods that go by plans that are carried out, by workload and number."""
+        self._goers = Goers(world, self.carried_out)
         self._giving_way = GivingWay(world, now_us, kept)
         self._ahead: tuple[str, ...] = ()
         """Whose places, kept ahead, are lifted in the search that goes on, by uid."""

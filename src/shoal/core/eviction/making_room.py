@@ -1,5 +1,6 @@
 """Making room in one cycle: who goes for whom, how many may, and what is kept for the others."""
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from shoal.core.arrays.shape import Shape
@@ -41,6 +42,11 @@ class MakingRoom:
         """That no more may follow, if that is so."""
         self._evicted = 0
         """Workloads that this cycle evicts whole."""
+
+    @property
+    def going(self) -> Collection[tuple[str, int]]:
+        """The pods that go to make room, by workload and number."""
+        return self._clearing.carried_out
 
     def look_at_the_fleet(self) -> None:
         """Evict nobody from here on where too much of the fleet has gone."""

@@ -306,14 +306,19 @@ class Spending:
         return tuple((uid, run.since_us, run.until_us) for uid, run in runs)
 
     def restore(
-        self, accounts: Iterable[Kept], runs: Iterable[tuple[str, int, int | None]]
+        self,
+        accounts: Iterable[Kept],
+        runs: Iterable[tuple[str, int, int | None]],
+        entries: Mapping[str, "Entry"],
     ) -> None:
         """Know what was `kept`, about budgets that the tree has and workloads that are held.
 
-        Of a period that is over nothing is taken in.
+        Of a period that is over nothing is taken in. A run goes on also while only pods without
+        devices are left of it.
         """
         for uid, since_us, until_us in runs:
-            if uid in self._runs:
+            entry = entries.get(uid)
+            if entry is not None and entry.held and self.binds(entry.workload.queue):
                 self._runs[uid] = Run(since_us, until_us)
         for kept in accounts:
             account = self.accounts.get(kept.queue)

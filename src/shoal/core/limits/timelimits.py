@@ -90,6 +90,11 @@ class TimeLimits:
         """Note that a workload waits no longer."""
         self.waiting.drop(uid)
 
+    def waited_too_long(self, uid: str, now_us: int) -> bool:
+        """Return whether a workload is refused now unless it is given a place."""
+        at_us = self.waiting.get(uid)
+        return at_us is not None and at_us <= now_us
+
     def ends(self, uid: str) -> None:
         """Note that a workload is being ended for good."""
         self.again_us.pop(uid, None)

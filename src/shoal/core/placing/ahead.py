@@ -5,7 +5,7 @@ For a workload that has waited too long a place is reserved even without grounds
 are nearest to being free.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from shoal.core.arrays.shape import Shape
 from shoal.core.budget import Budget
@@ -27,7 +27,7 @@ TRIES = 32
 def expected_end_us(world: World, entry: Entry, now_us: int) -> int | None:
     """Return when a workload that holds something ends; None where nobody knows."""
     run_us = world.declared.expected_us(entry.workload)
-    if run_us is None or overdue(entry, now_us):
+    if run_us is None or overdue(entry, now_us) or entry.failed_on is not None:
         return None
     end_us = min(entry.started.values(), default=now_us) + run_us
     return end_us if end_us > now_us else None
@@ -53,19 +53,23 @@ def when_it_fits(
     entry: Entry,
     shapes: tuple[Shape, ...],
     ends: list[tuple[int, Entry]],
+    going: Collection[tuple[str, int]],
     budget: Budget,
 ) -> tuple[tuple[Placement, ...], int] | None:
-    """Return the first places that running work will free for a workload, and when it has."""
+    """Return the first places that running work will free for a workload, and when it has.
+
+    `going` are the pods that this cycle evicts, by workload and number.
+    """
     if not ends:
         return None
     others = [other for _, other in ends]
-    found = _without(world, board, entry, shapes, others, budget)
+    found = _without(world, board, entry, shapes, others, going, budget)
     if found is None:
         return None
     low, high = 1, len(ends)
     while low < high:
         middle = (low + high) // 2
-        earlier = _without(world, board, entry, shapes, others[:middle], budget)
+        earlier = _without(world, board, entry, shapes, others[:middle], going, budget)
         if earlier is None:
             low = middle + 1
         else:
@@ -79,6 +83,7 @@ def nearest_to_free(
     entry: Entry,
     shapes: tuple[Shape, ...],
     now_us: int,
+    going: Collection[tuple[str, int]],
     budget: Budget,
 ) -> tuple[Placement, ...] | None:
     """Return places on the nodes with most free devices on which a workload would fit alone.
@@ -103,24 +108,24 @@ def nearest_to_free(
             holder.workload.uid,
         )
         for holder in holders
-        if holder.held
+        if holder.held and holder.failed_on is None
     ]
     gone = [world.entries[uid] for *_, uid in sorted(nearest)]
     low, high = 0, 1
-    found = _without(world, board, entry, shapes, gone[:high], budget)
+    found = _without(world, board, entry, shapes, gone[:high], going, budget)
     while found is None and high < len(gone):
         low, high = high, 4 * high
-        found = _without(world, board, entry, shapes, gone[:high], budget)
+        found = _without(world, board, entry, shapes, gone[:high], going, budget)
     while found is not None and low + 1 < high:
         middle = (low + high) // 2
-        earlier = _without(world, board, entry, shapes, gone[:middle], budget)
+        earlier = _without(world, board, entry, shapes, gone[:middle], going, budget)
         if earlier is None:
             low = middle
         else:
             high, found = middle, earlier
     if found is None:
         return None
-    return _sparing(world, board, entry, shapes, gone[:high], budget) or found
+    return _sparing(world, board, entry, shapes, gone[:high], going, budget) or found
 
 
 def _sparing(
@@ -129,6 +134,7 @@ def _sparing(
     entry: Entry,
     shapes: tuple[Shape, ...],
     gone: list[Entry],
+    going: Collection[tuple[str, int]],
     budget: Budget,
 ) -> tuple[Placement, ...] | None:
     """Return where a workload fits if not even all of these end, None where all of them have to.
@@ -142,7 +148,7 @@ def _sparing(
             break
         begin, end = parts.pop()
         left = gone[:begin] + gone[end:]
-        earlier = _without(world, board, entry, shapes, left, budget)
+        earlier = _without(world, board, entry, shapes, left, going, budget)
         if earlier is not None:
             gone, found = left, earlier
         elif end - begin > 1:
@@ -157,16 +163,20 @@ def _without(
     entry: Entry,
     shapes: tuple[Shape, ...],
     gone: Sequence[Entry],
+    going: Collection[tuple[str, int]],
     budget: Budget,
 ) -> tuple[Placement, ...] | None:
-    """Return where a workload would be placed if others were gone, None if it would not be."""
+    """Return where a workload would be placed if others were gone, None if it would not be.
+
+    Starts that this cycle takes back are no `gone`: what they held is free already.
+    """
     fleet, tenants = world.fleet, world.tenants
     checkpoint, charged = fleet.journal.checkpoint(), tenants.speculated
     try:
         for other in gone:
             for pod, placement in other.held.items():
                 fleet.give_back(other.request_of(pod), placement)
-                if not other.rests(pod):
+                if not other.rests(pod) and (other.workload.uid, pod) not in going:
                     world.charge(other, pod, other.charges[pod], -1)
         found = place_and_charge(world, board, entry, shapes, budget)
         return None if isinstance(found, NoPlace | Broken) else found
