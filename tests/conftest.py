@@ -40,7 +40,7 @@ def _left_open_is_told_here(request: pytest.FixtureRequest) -> Iterator[None]:
     Python warns of that when it collects it as garbage, in whichever test it happens to do so.
     """
     yield
-    if request.path.parent.name in _CONNECT:
+    if not _CONNECT.isdisjoint(request.path.parts):
         gc.collect()
 
 

@@ -1,6 +1,7 @@
 """A terminal for tests: a program runs in it, and what it has drawn can be read."""
 
 import codecs
+import errno
 import fcntl
 import os
 import pty
@@ -8,6 +9,7 @@ import re
 import select
 import struct
 import subprocess
+import sys
 import termios
 import time
 from collections.abc import Callable, Sequence
@@ -15,8 +17,17 @@ from pathlib import Path
 from typing import Self
 
 _TOKEN = re.compile(r"\x1b\[([?0-9;]*)([A-Za-z])|\x1b.|([\r\n])|([^\x1b\r\n])", re.DOTALL)
-_TIMEOUT_S = 60
+_TIMEOUT_S = 200
 """For a program that hangs; no test waits for it otherwise."""
+
+_IN_ITS_TERMINAL = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
+    " os.execvp(sys.argv[1], sys.argv[1:])"
+)
+"""Makes the terminal that of the session, then becomes the program.
+
+A test may have threads, and no Python of it may run between its fork and the start of another.
+"""
 
 ALTERNATE = "?1049"
 
@@ -95,19 +106,20 @@ class Terminal:
         self, command: Sequence[str | Path], columns: int, rows: int, environment: dict[str, str]
     ) -> None:
         self.screen = Screen(columns, rows)
-        self._master, self._slave = pty.openpty()
-        fcntl.ioctl(self._slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self._master, programs = pty.openpty()
+        fcntl.ioctl(programs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self._decoder = codecs.getincrementaldecoder("utf-8")()
-        self._before = termios.tcgetattr(self._slave)
+        self._before = termios.tcgetattr(self._master)
         self._program = subprocess.Popen(
-            command,
+            [sys.executable, "-IS", "-c", _IN_ITS_TERMINAL, *command],
             env=os.environ | {"TERM": "xterm-256color"} | environment,
-            stdin=self._slave,
-            stdout=self._slave,
-            stderr=self._slave,
+            stdin=programs,
+            stdout=programs,
+            stderr=programs,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - no threads
         )
+        # Only the program has its side open now, so that what it writes has an end.
+        os.close(programs)
 
     def __enter__(self) -> Self:
         return self
@@ -116,13 +128,12 @@ class Terminal:
         self._program.kill()
         self._program.wait()
         os.close(self._master)
-        os.close(self._slave)
 
     def until(self, seen: Callable[[str], object]) -> str:
         """Read until `seen` is true of the screen's text; return that."""
         until_s = time.monotonic() + _TIMEOUT_S
         while not seen(self.screen.text()):
-            if time.monotonic() > until_s or not (self._read() or self._program.poll() is None):
+            if time.monotonic() > until_s or not self._read():
                 raise AssertionError(f"not seen:\n{self.screen.text()}")
         return self.screen.text()
 
@@ -133,8 +144,6 @@ class Terminal:
     def interrupt(self) -> int:
         """Press Ctrl-C, read to the end, and return the exit status."""
         self.type(b"\x03")
-        while self._program.poll() is None:
-            self._read()
         while self._read():
             pass
         return self._program.wait()
@@ -142,10 +151,16 @@ class Terminal:
     @property
     def is_restored(self) -> bool:
         """Whether the terminal behaves as it did before the program."""
-        return termios.tcgetattr(self._slave) == self._before
+        return termios.tcgetattr(self._master) == self._before
 
-    def _read(self, timeout_s: float = 0.1) -> bool:
-        ready, _, _ = select.select([self._master], [], [], timeout_s)
-        data = os.read(self._master, 65_536) if ready else b""
+    def _read(self) -> bool:
+        """Wait for what is drawn next and draw it; False where that was the end."""
+        ready, _, _ = select.select([self._master], [], [], _TIMEOUT_S)
+        try:
+            data = os.read(self._master, 65_536) if ready else b""
+        except OSError as error:
+            if error.errno != errno.EIO:  # what is left once the program has closed its side
+                raise
+            data = b""
         self.screen.write(self._decoder.decode(data))
         return bool(data)

@@ -16,9 +16,8 @@ from shoal.cli.screen import Place, frame, view_of
 from shoal.core import events as ev
 from shoal.core.decisions import Freeze, GiveUp
 from shoal.model.verdict import Reason
-from shoal.server.serving import serving
 from tests.cli.test_platform import Capture, Shell, golden
-from tests.server.rig import MINUTE_US, TWO_QUEUES, platform, reclaim
+from tests.server.rig import MINUTE_US, TWO_QUEUES, platform, reclaim, served
 
 
 @pytest.fixture
@@ -30,7 +29,7 @@ def shell(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> I
     time.tzset()
     with (
         platform(tmp_path, queues=TWO_QUEUES) as rig,
-        serving(rig.standing, tmp_path / "run" / "shoal.sock") as path,
+        served(rig.standing, tmp_path / "run" / "shoal.sock") as path,
     ):
         monkeypatch.setenv("SHOAL_SOCKET", str(path))
         found = Shell(rig, path, capsys)

@@ -12,16 +12,15 @@ from rich.console import Console
 from shoal.cli.screen import Place, frame, view_of
 from shoal.core import events as ev
 from shoal.model.workload import Outcome
-from shoal.server.serving import serving
 from tests.cli.test_platform import Capture, Shell
-from tests.server.rig import TWO_QUEUES, platform, shrink
+from tests.server.rig import TWO_QUEUES, platform, served, shrink
 
 
 @pytest.fixture
 def shell(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
     with (
         platform(tmp_path, queues=TWO_QUEUES) as rig,
-        serving(rig.standing, tmp_path / "run" / "shoal.sock") as path,
+        served(rig.standing, tmp_path / "run" / "shoal.sock") as path,
     ):
         monkeypatch.setenv("SHOAL_SOCKET", str(path))
         found = Shell(rig, path, capsys)

@@ -18,12 +18,11 @@ from shoal.cli.app import run
 from shoal.cli.output import cell, plain
 from shoal.core import events as ev
 from shoal.model.workload import Outcome
-from shoal.server.serving import serving
 from shoal.texts.language import Language
 from shoal.texts.screens import screen_text
 from tests.cli.terminal import Terminal
 from tests.objects.written import queue
-from tests.server.rig import MINUTE_US, Rig, job, platform, pod
+from tests.server.rig import MINUTE_US, Rig, job, platform, pod, served
 
 Capture = pytest.CaptureFixture[str]
 
@@ -54,7 +53,7 @@ def shell(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> I
     time.tzset()
     with (
         platform(tmp_path) as rig,
-        serving(rig.standing, tmp_path / "run" / "shoal.sock") as path,
+        served(rig.standing, tmp_path / "run" / "shoal.sock") as path,
     ):
         monkeypatch.setenv("SHOAL_SOCKET", str(path))
         yield Shell(rig, path, capsys)

@@ -1,3 +1,4 @@
+import codecs
 import contextlib
 import csv
 import json
@@ -202,20 +203,21 @@ class Terminal:
         self._master, self.command_side = pty.openpty()
         self.seen = ""
         self._changed = threading.Condition()
-        self._reader = threading.Thread(target=self._read)
+        self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
         with contextlib.suppress(OSError):  # the other side is closed
+            decoder = codecs.getincrementaldecoder("utf-8")()
             while text := os.read(self._master, 10_000):
                 with self._changed:
-                    self.seen += text.decode()
+                    self.seen += decoder.decode(text)
                     self._changed.notify()
         os.close(self._master)
 
     def wait_for(self, text: str) -> None:
         with self._changed:
-            assert self._changed.wait_for(lambda: text in self.seen, timeout=60)
+            assert self._changed.wait_for(lambda: text in self.seen, timeout=200)
 
     def close(self) -> str:
         os.close(self.command_side)
@@ -249,7 +251,7 @@ def test_an_interrupt_ends_it_with_a_sentence_and_no_output(repository: Path) ->
         try:
             terminal.wait_for("1/99")
             os.killpg(process.pid, signal.SIGINT)
-            out, _ = process.communicate(timeout=60)
+            out, _ = process.communicate(timeout=200)
         finally:
             process.kill()
     seen = terminal.close()

@@ -8,16 +8,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Event
 from typing import BinaryIO
 
 import pytest
 
 from shoal.cli.app import run
+from shoal.cli.up import _let_pass
 from shoal.loop.disk import Disk
+from shoal.loop.inbox import Cancel, InboxClosedError
 from shoal.loop.replica import restored
-from shoal.simulation.platform import OBJECTS, RECORDING
+from shoal.simulation.organisation import fleet
+from shoal.simulation.platform import OBJECTS, RECORDING, BegunWith, Platform
 from tests.cli.terminal import Terminal
 from tests.objects.written import pool, queue
 from tests.simulation.crashing import hours
@@ -43,17 +48,24 @@ def test_the_screen_shows_fleet_queues_and_decisions_and_lives(
     environment: dict[str, str], columns: int, rows: int
 ) -> None:
     command: list[str | Path] = [SHOAL, "up", "--demo", "--speed", "120x"]
+    queues = [
+        re.compile(rf"^{queue} +\d+ +\d+\.\d +\d+ +(-|\d+ )", re.MULTILINE)
+        for queue in ("analytics", "nlp", "ranking", "search", "speech", "vision")
+    ]
     with Terminal(command, columns, rows, environment) as terminal:
-        first = terminal.until(lambda text: re.search(r"\n\d\d:\d\d:\d\d  wait ", text))
+        first = terminal.until(
+            lambda text: (
+                re.search(r"\n\d\d:\d\d:\d\d  wait ", text)
+                and all(queue.search(text) for queue in queues)
+            )
+        )
         assert terminal.screen.is_alternate
         lines = first.splitlines()
-        assert re.fullmatch(r"Shoal Monday 08:\d\d:\d\d UTC   120x", lines[0])
+        assert re.fullmatch(r"Shoal Monday \d\d:\d\d:\d\d UTC   120x", lines[0])
         assert re.match(
             r"A100-SXM4-80GB +\d+/64 +H100-SXM5-80GB +\d+/64 +L40S \d+/32 held", lines[1]
         )
         assert len(re.findall(r"\b(?:a100|h100|l40s)-0[1-8] [▁▂▃▄▅▆▇█·x]{4,8}", first)) >= 24
-        for queue in ("analytics", "nlp", "ranking", "search", "speech", "vision"):
-            assert re.search(rf"^{queue} +\d+ +\d+\.\d +\d+ +(-|\d+ )", first, re.MULTILINE)
         assert "DECISIONS" in first
         # The clock goes.
         terminal.until(lambda text: text.startswith("Shoal") and text.splitlines()[0] != lines[0])
@@ -66,6 +78,9 @@ def test_the_screen_shows_fleet_queues_and_decisions_and_lives(
 
 DECISION = r"\d\d:\d\d:\d\d  \w+ "
 """How a line of the screen begins that tells of a decision."""
+
+FULL_ROWS = 39
+"""Rows of a frame on forty: it leaves the last one free."""
 
 
 @pytest.mark.long
@@ -81,16 +96,17 @@ def test_ctrl_c_cuts_off_nothing_that_was_drawn(
     environment |= {"PYTHONUNBUFFERED": unbuffered}
     command: list[str | Path] = [SHOAL, "up", "--demo", "--speed", "120x"]
     with Terminal(command, 120, 40, environment) as terminal:
-        first = terminal.until(lambda text: len(re.findall(DECISION, text)) > 2)
+        # There are more decisions than fit, so that every later frame has as many lines.
+        terminal.until(lambda text: len(text.rstrip().splitlines()) == FULL_ROWS)
         terminal.type(b"typed by somebody")
         time.sleep(1.5)  # nobody reads, so that the terminal has more than it has shown
         assert terminal.interrupt() == 0
         assert terminal.is_restored
     last = terminal.screen.last
-    assert re.match(r"Shoal Monday 08:\d\d:\d\d UTC   120x\n", last)
+    assert re.match(r"Shoal Monday \d\d:\d\d:\d\d UTC   120x\n", last)
     assert len(re.findall(r"\b(?:a100|h100|l40s)-0[1-8] [▁▂▃▄▅▆▇█·x]{4,8}", last)) == 24
     drawn = last.rstrip().splitlines()
-    assert len(drawn) == len(first.rstrip().splitlines())
+    assert len(drawn) == FULL_ROWS
     assert re.fullmatch(DECISION + ".+", drawn[-1])
     assert "typed" not in last
     assert "^C" not in last
@@ -99,6 +115,7 @@ def test_ctrl_c_cuts_off_nothing_that_was_drawn(
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 def test_stopped_or_killed_it_goes_on(environment: dict[str, str]) -> None:
     """Another process takes over what was left, and the commands see it."""
     full = os.environ | environment
@@ -278,6 +295,16 @@ def test_a_full_disk_is_said_and_damages_nothing(
     said = capsys.readouterr().err
     assert said == f"shoal: {tmp_path} cannot be written: No space left on device.\n"
     assert run("shoal", common) == 0
+
+
+def test_nobody_waits_for_an_answer_when_time_has_come_to_its_end(tmp_path: Path) -> None:
+    with closing(Platform(tmp_path, BegunWith(1, "pack", False, fleet()))) as platform:
+        asked = platform.inbox.put(Cancel("somebody"))
+        stopped = Event()
+        stopped.set()
+        _let_pass(platform, None, stopped, None)
+        with pytest.raises(InboxClosedError):
+            asked.result(timeout=0)
 
 
 def test_what_was_applied_last_counts_again_unless_other_files_are_named(

@@ -22,11 +22,11 @@ from shoal.loop.replica import Replica
 from shoal.objects.files import read_objects
 from shoal.objects.quotas import names_of
 from shoal.objects.tree import resolved
-from shoal.server.serving import serving
 from shoal.server.standing import Standing
 from shoal.simulation import organisation
 from shoal.simulation.organisation import FIRST_MORNING_US
 from shoal.simulation.platform import RECORDING, BegunWith, Platform
+from tests.server.rig import served
 
 ROW = r" *[a-z-]+ +\d+\.\d"
 
@@ -111,7 +111,7 @@ def demo_at(folder: Path, at_us: int) -> Iterator[Path]:
     try:
         with TemporaryDirectory(prefix="shoal-") as short:
             standing = Standing(doors, catalog, written, "0.0.0")
-            with serving(standing, Path(short) / "s.sock") as socket:
+            with served(standing, Path(short) / "s.sock") as socket:
                 yield socket
     finally:
         stop.set()

@@ -8,20 +8,32 @@ documents them. Faults are queued by the test.
 import asyncio
 import functools
 import json
+import socket
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ParamSpec, Self
 
 from aiohttp import web
 
 from shoal.kubernetes.api.identity import Credentials
 from shoal.kubernetes.api.listening import listening
-from shoal.kubernetes.api.transport import DEFAULT_LIMITS, Limits, Transport
+from shoal.kubernetes.api.transport import Limits, Transport
 
 Document = dict[str, Any]
 P = ParamSpec("P")
+
+BOUND_S = 200.0
+"""Ends what hangs; nothing waits so long on a machine that is only busy."""
+
+
+def patient(limits: Limits) -> Limits:
+    """The same limits, but for a server that shares its loop and its processor with its clients."""
+    return replace(limits, connect_s=BOUND_S, answer_s=BOUND_S)
+
+
+PATIENT = patient(Limits())
 
 
 def in_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
@@ -30,7 +42,7 @@ def in_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
     @functools.wraps(test)
     def call(*args: P.args, **kwargs: P.kwargs) -> None:
         async def limited() -> None:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(BOUND_S):
                 await test(*args, **kwargs)
 
         asyncio.run(limited())
@@ -99,6 +111,8 @@ class FakeApi:
         self._active = 0
         self._watchers: list[_Watcher] = []
         self._listening = AsyncExitStack()
+        self._place: socket.socket | None = None
+        """Keeps its port for it while it does not listen there."""
         self._port = 0
 
     # An identity
@@ -115,19 +129,23 @@ class FakeApi:
     # Life
 
     async def __aenter__(self) -> Self:
+        self._place = socket.socket()
+        self._place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._place.bind(("127.0.0.1", 0))
+        self._port = self._place.getsockname()[1]
         await self.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
+        if self._place is not None:
+            self._place.close()
 
     async def start(self) -> None:
         application = web.Application(client_max_size=1 << 26)
         application.router.add_route("*", "/{path:.*}", self._answer)
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.01)
-        self._port = await self._listening.enter_async_context(
-            listening(runner, "127.0.0.1", self._port)
-        )
+        await self._listening.enter_async_context(listening(runner, "127.0.0.1", self._port))
 
     async def stop(self) -> None:
         self.end_watches()
@@ -404,8 +422,10 @@ def pod(name: str, namespace: str = "ns", node: str = "", **metadata: Any) -> Do
     }
 
 
-def transport_to(
-    api: FakeApi, pauses: Pauses | None = None, limits: Limits = DEFAULT_LIMITS
-) -> Transport:
-    """A transport to it that does not wait between tries."""
-    return Transport(api, limits, sleep=pauses or Pauses())
+def transport_to(api: FakeApi, pauses: Pauses | None = None, limits: Limits = PATIENT) -> Transport:
+    """A transport to it that does not wait between tries.
+
+    Of its patience it spends what it would have waited, however long the tries themselves take.
+    """
+    pauses = pauses or Pauses()
+    return Transport(api, limits, monotonic_s=lambda: sum(pauses.asked_s), sleep=pauses)

@@ -19,6 +19,7 @@ from shoal.kubernetes.admission.certificates import Pair, issue, server_context,
 from shoal.kubernetes.api.identity import Credentials
 from shoal.kubernetes.api.listening import listening
 from shoal.kubernetes.api.transport import Call, Transport
+from tests.kubernetes.fake_api import BOUND_S, PATIENT
 
 HEADERS = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -48,7 +49,7 @@ class Deaf:
                 self._speak(connection)
 
     def _speak(self, connection: socket.socket) -> None:
-        connection.settimeout(10)
+        connection.settimeout(BOUND_S)
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         tls = self._context.wrap_bio(incoming, outgoing, server_side=True)
         steps: list[Callable[[], object]] = [
@@ -109,7 +110,7 @@ def deaf(pair: tuple[Pair, bytes], says: bytes) -> Iterator[Here]:
 
 async def watch(transport: Transport, seen: asyncio.Event) -> None:
     call = Call("WATCH", "/api/v1/pods", "pods")
-    async with transport.stream(call, 60.0) as pieces:
+    async with transport.stream(call, BOUND_S) as pieces:
         async for _ in pieces:
             seen.set()
             await asyncio.Event().wait()
@@ -126,7 +127,7 @@ def left_open(identity: Here, steps: int | None, work: Work) -> list[str]:
     """
 
     async def main() -> None:
-        async with Transport(identity) as transport:
+        async with Transport(identity, PATIENT) as transport:
             seen = asyncio.Event()
             task = asyncio.ensure_future(work(transport, seen))
             if steps is None:
@@ -178,7 +179,7 @@ def test_whoever_connects_when_a_server_stops(pair: tuple[Pair, bytes], *, under
                 for _ in range(steps):
                     await asyncio.sleep(0)
             connection.setblocking(False)
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(BOUND_S):
                 with contextlib.suppress(ConnectionError):
                     assert await loop.sock_recv(connection, 1) == b""
 

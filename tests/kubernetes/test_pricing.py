@@ -16,7 +16,7 @@ from shoal.kubernetes import pricing
 from shoal.kubernetes.picture import Picture
 from shoal.kubernetes.wire.kinds import NAMESPACES, NODES, PODS
 from shoal.model.node import Node
-from tests.kubernetes.fake_api import in_loop, until
+from tests.kubernetes.fake_api import BOUND_S, in_loop, until
 from tests.kubernetes.manifests import Body, namespace, node, pod
 from tests.kubernetes.rig import CATALOG, Rig, Shoal
 
@@ -99,7 +99,7 @@ async def test_devices_are_given_while_prices_are_made(
 
     def slowly(nodes: list[Node], classes: tuple[TaskClass, ...]) -> Prices:
         begun.set()
-        may_end.wait(60)
+        may_end.wait(BOUND_S)
         return prices(nodes, classes)
 
     monkeypatch.setattr(pricing, "prices", slowly)

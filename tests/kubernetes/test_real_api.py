@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from shoal.kubernetes.api import lease as module
 from shoal.kubernetes.api.client import Client, PatchForm, Selection
 from shoal.kubernetes.api.errors import (
     AlreadyExistsError,
@@ -23,7 +24,7 @@ from shoal.kubernetes.api.errors import (
 )
 from shoal.kubernetes.api.events import EventRecorder, RecorderOptions, Told
 from shoal.kubernetes.api.identity import KubeconfigIdentity
-from shoal.kubernetes.api.lease import LeaderLease, LeaseTerms
+from shoal.kubernetes.api.lease import LEASE_LIMITS, LeaderLease, LeaseTerms
 from shoal.kubernetes.api.reflector import Reflector, WatchOptions
 from shoal.kubernetes.api.store import Store
 from shoal.kubernetes.api.transport import Transport
@@ -33,7 +34,7 @@ from shoal.kubernetes.wire.kinds import EVENTS, LEASES, NODES, PODS, Kind
 from shoal.kubernetes.wire.meta import ObjectReference
 from shoal.kubernetes.wire.pod import Pod
 from tests.cluster.harness.cluster import Cluster
-from tests.kubernetes.fake_api import in_loop, until
+from tests.kubernetes.fake_api import BOUND_S, PATIENT, in_loop, patient, until
 
 pytestmark = pytest.mark.cluster
 
@@ -53,7 +54,7 @@ def _gated(name: str, **metadata: Any) -> dict[str, Any]:
 
 @asynccontextmanager
 async def _client(cluster: Cluster) -> AsyncIterator[Client]:
-    async with Transport(KubeconfigIdentity(str(cluster.kubeconfig))) as transport:
+    async with Transport(KubeconfigIdentity(str(cluster.kubeconfig)), PATIENT) as transport:
         yield Client(transport)
 
 
@@ -195,7 +196,7 @@ async def test_a_version_that_was_compacted_leads_to_a_new_list(cluster: Cluster
 def _compact(cluster: Cluster, revision: int) -> None:
     body = json.dumps({"revision": revision, "physical": True}).encode()
     request = urllib.request.Request(f"{cluster._etcd_url}/v3/kv/compaction", body)  # noqa: S310
-    with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
+    with urllib.request.urlopen(request, timeout=BOUND_S) as answer:  # noqa: S310
         assert answer.status == 200
 
 
@@ -333,7 +334,10 @@ async def test_events_pass_the_api_servers_validation_and_merge(cluster: Cluster
 
 
 @in_loop
-async def test_a_lease_changes_hands_when_its_holder_gives_it_up(cluster: Cluster) -> None:
+async def test_a_lease_changes_hands_when_its_holder_gives_it_up(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LEASE_LIMITS", patient(LEASE_LIMITS))
     identity = KubeconfigIdentity(str(cluster.kubeconfig))
     leads = [threading.Event(), threading.Event()]
 
@@ -344,18 +348,19 @@ async def test_a_lease_changes_hands_when_its_holder_gives_it_up(cluster: Cluste
             else:
                 leads[i].clear()
 
-        terms = LeaseTerms(retry_s=0.1)
+        # It does not run out by itself, however long this process has to wait for a processor.
+        terms = LeaseTerms(duration_s=int(2 * BOUND_S), renew_deadline_s=BOUND_S, retry_s=0.1)
         return LeaderLease(identity, "shoal", NS, f"pod-{i}", terms, on_change=note)
 
     leases = [stand(0), stand(1)]
     try:
         await asyncio.to_thread(leases[0].start)
-        assert await asyncio.to_thread(leads[0].wait, 20)
+        assert await asyncio.to_thread(leads[0].wait, BOUND_S)
         await asyncio.to_thread(leases[1].start)
         await until(lambda: leases[1].leader == "pod-0")
         assert not leads[1].is_set()
-        await asyncio.to_thread(leases[0].stop)
-        assert await asyncio.to_thread(leads[1].wait, 20)
+        await asyncio.to_thread(leases[0].stop, BOUND_S)
+        assert await asyncio.to_thread(leads[1].wait, BOUND_S)
         assert not leads[0].is_set()
         async with _client(cluster) as client:
             held = await client.get(LEASES, "shoal", NS)

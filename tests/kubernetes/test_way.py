@@ -1,11 +1,9 @@
 """The way from a gated pod to a bound one, and back, against a small cluster in memory."""
 
-import asyncio
-
 import pytest
 
 from shoal.kubernetes.executing.deadlines import DeadlineOptions
-from shoal.kubernetes.scheduler import SchedulerOptions
+from shoal.kubernetes.scheduler import SchedulerOptions, now_us
 from shoal.kubernetes.wire.kinds import (
     DEVICE_CLASSES,
     JOBS,
@@ -343,11 +341,14 @@ async def test_a_bare_pod_that_cannot_start_says_so_and_keeps_its_node(rig: Rig)
 
 
 @in_loop
-async def test_a_bare_pod_with_a_claim_gets_another_device_of_its_node(rig: Rig) -> None:
+async def test_a_bare_pod_with_a_claim_gets_another_device_of_its_node(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    time = {"us": now_us()}
+    monkeypatch.setattr("shoal.kubernetes.scheduler.now_us", lambda: time["us"])
     dra(rig, "n1", devices=2)
     rig.put(PODS, pod("a", dra=True))
-    patient = DeadlineOptions(refused_us=50_000, claim_us=50_000)
-    shoal = Shoal(rig, options=SchedulerOptions(tick_s=0.0, deadlines=patient))
+    shoal = Shoal(rig)
     await shoal.step()
     claim = rig.get(RESOURCE_CLAIMS, "a.shoal.dev", "ns")
     pinned = claim["spec"]["devices"]["requests"][0]["exactly"]["selectors"][0]["cel"]
@@ -366,7 +367,7 @@ async def test_a_bare_pod_with_a_claim_gets_another_device_of_its_node(rig: Rig)
     rig.put(RESOURCE_CLAIMS, theirs)
     await shoal.settle()
     assert rig.bound() == {}
-    await asyncio.sleep(0.06)
+    time["us"] += DeadlineOptions().refused_us
     await shoal.settle()
     assert rig.bound() == {"a": "n1"}
     assert f"GPU-n1-{1 - taken}" in rig.get(PODS, "a", "ns")["metadata"]["annotations"][PLAN]

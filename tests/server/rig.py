@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from shoal.catalog.load import load_catalog
 from shoal.core import events as ev
 from shoal.core.decisions import Decision, Evict, Resize, Start
@@ -26,6 +28,8 @@ from shoal.model.workload import Outcome
 from shoal.objects.files import Written, read_objects
 from shoal.objects.quotas import names_of
 from shoal.objects.tree import resolved
+from shoal.server import serving as server
+from shoal.server.serving import serving
 from shoal.server.standing import Standing
 
 NOW_US = 1_795_946_400_000_000
@@ -167,6 +171,15 @@ def platform(
     with rig.running():
         yield rig
     rig.close()
+
+
+@contextmanager
+def served(standing: Standing, path: Path) -> Iterator[Path]:
+    """Serve on a socket; at the end with as much time for what is under way as it may need."""
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(server, "END_S", 100)
+        with serving(standing, path) as bound:
+            yield bound
 
 
 TWO_QUEUES = Path(__file__).with_name("two_queues.yaml")

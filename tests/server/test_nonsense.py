@@ -83,9 +83,11 @@ _JSON = st.recursive(
 )
 
 
-@settings(
-    max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
-)
+UNCHECKED = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow)
+"""What is named for a test stands for all that is left unchecked; a busy machine is slow."""
+
+
+@settings(max_examples=150, suppress_health_check=UNCHECKED)
 @given(st.data())
 def test_no_question_is_answered_with_a_defect(api: Api, data: st.DataObject) -> None:
     text = st.text(max_size=12)
@@ -115,9 +117,7 @@ _KINDS = st.sampled_from(
 )
 
 
-@settings(
-    max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
-)
+@settings(max_examples=150, suppress_health_check=UNCHECKED)
 @given(kind=_KINDS, spec=_JSON, metadata=_JSON, where=st.sampled_from(["", "template"]))
 @example(("batch/v1", "Job"), {"parallelism": 10**30}, {"name": "x"}, "")
 @example(("apps/v1", "StatefulSet"), {"replicas": 10**9, "template": {}}, {"name": "x"}, "")

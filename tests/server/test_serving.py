@@ -12,13 +12,12 @@ import uvicorn
 
 from shoal.cli.client import Api
 from shoal.server.address import AddressError
-from shoal.server.serving import serving
-from tests.server.rig import job, platform
+from tests.server.rig import job, platform, served
 
 
 def test_streams_end_with_the_server(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with platform(tmp_path) as rig:
-        with serving(rig.standing, tmp_path / "run" / "s.sock") as path:
+        with served(rig.standing, tmp_path / "run" / "s.sock") as path:
             api = Api(path)
             events = api.events("/decisions/stream?after=0", None)
             api.post("/workloads", {"manifests": [job("a", 4, 2)]})
@@ -31,7 +30,7 @@ def test_streams_end_with_the_server(tmp_path: Path, caplog: pytest.LogCaptureFi
 
 
 def test_a_stream_goes_on_where_it_was(tmp_path: Path) -> None:
-    with platform(tmp_path) as rig, serving(rig.standing, tmp_path / "run" / "s.sock") as path:
+    with platform(tmp_path) as rig, served(rig.standing, tmp_path / "run" / "s.sock") as path:
         api = Api(path)
         api.post("/workloads", {"manifests": [job("a", 2), job("b", 2), job("c", 2)]})
         first = api.events("/decisions/stream?after=0", None)
@@ -44,7 +43,7 @@ def test_a_stream_goes_on_where_it_was(tmp_path: Path) -> None:
 
 
 def test_a_gap_is_told(tmp_path: Path) -> None:
-    with platform(tmp_path) as rig, serving(rig.standing, tmp_path / "run" / "s.sock") as path:
+    with platform(tmp_path) as rig, served(rig.standing, tmp_path / "run" / "s.sock") as path:
         api = Api(path)
         rig.replica.story.noted = deque(maxlen=2)
         api.post("/workloads", {"manifests": [job(f"j{n}", 2) for n in range(4)]})
@@ -54,8 +53,8 @@ def test_a_gap_is_told(tmp_path: Path) -> None:
 
 
 def test_a_second_server_is_turned_away(tmp_path: Path) -> None:
-    with platform(tmp_path) as rig, serving(rig.standing, tmp_path / "run" / "s.sock") as path:
-        with pytest.raises(AddressError, match="already"), serving(rig.standing, path):
+    with platform(tmp_path) as rig, served(rig.standing, tmp_path / "run" / "s.sock") as path:
+        with pytest.raises(AddressError, match="already"), served(rig.standing, path):
             pass
         assert Api(path).get("/status")["acting"]
 
@@ -74,14 +73,14 @@ def test_whoever_connects_while_it_stops_is_not_kept_waiting(
                 await asyncio.sleep(0)
 
         monkeypatch.setattr(uvicorn.Server, "main_loop", main_loop)
-        with serving(rig.standing, path):
+        with served(rig.standing, path):
             pass
 
     with platform(tmp_path) as rig:
         for turns in range(6):
             with socket.socket(socket.AF_UNIX) as client:
                 stopped_behind(client, turns)
-                client.settimeout(60)
+                client.settimeout(200)
                 with contextlib.suppress(ConnectionError):
                     assert client.recv(1) == b"", turns
     assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []

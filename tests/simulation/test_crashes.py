@@ -154,29 +154,34 @@ def test_two_hundred_crashes_in_a_day_wherever_they_fall(
 
 @pytest.mark.long
 def test_killed_for_real_it_goes_on(tmp_path: Path, repository: Path) -> None:
-    """SIGKILL to a process that writes to a real disk, whenever so much more has been written."""
+    """SIGKILL to a process that writes to a real disk, whenever so much more has been recorded.
+
+    It kills itself at every half hour, so that it is killed however late somebody looks.
+    """
     expected = whole_day(tmp_path / "undisturbed", 3)
     folder = tmp_path / "killed"
     program = (
-        "import sys; from pathlib import Path; from tests.simulation.crashing import begin, hours;"
-        " begin(Path(sys.argv[1])).run_until(hours(3))"
+        "import os, signal, sys; from pathlib import Path; from tests.simulation import crashing\n"
+        "platform, end_us = crashing.begin(Path(sys.argv[1])), crashing.hours(3)\n"
+        "stop_us = platform.now_us + crashing.hours(0.5) - crashing.hours(0)\n"
+        "platform.run_until(min(stop_us, end_us))\n"
+        "if stop_us < end_us: os.kill(os.getpid(), signal.SIGKILL)"
     )
     follower: Replica | None = None
     killed = 0
     finished = False
     while not finished:
         child = subprocess.Popen([sys.executable, "-c", program, folder], cwd=repository)
-        enough = size(folder) + 7_000 + 997 * killed
-        while child.poll() is None and size(folder) < enough:
+        enough = (follower.offset if follower else 0) + 20 + 31 * killed
+        while child.poll() is None and (follower.offset if follower else 0) < enough:
             time.sleep(0.001)
+            if follower is None and segments_in(folder / RECORDING):
+                follower = Replica(folder / RECORDING)
+            if follower is not None:
+                follower.catch_up()
         child.kill()
         finished = child.wait() == 0
         killed += not finished
         follower = compared(folder / RECORDING, follower)
-    assert killed > 3
+    assert killed >= 5
     assert items(folder) == expected
-
-
-def size(folder: Path) -> int:
-    """Return the bytes of a recording."""
-    return sum(path.stat().st_size for _, path in segments_in(folder / RECORDING))

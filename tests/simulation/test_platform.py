@@ -238,7 +238,7 @@ def test_live_it_answers_at_once_and_follows_its_clock(quiet: Platform) -> None:
     thread = threading.Thread(target=quiet.live, args=(clock, stop))
     thread.start()
     workload: Workload = job("mine", share(100))
-    answer = quiet.inbox.put(Submit((workload,))).result(timeout=60)
+    answer = quiet.inbox.put(Submit((workload,))).result(timeout=200)
     assert answer.refused is None
     assert quiet.story.life("mine") is not None
     stop.set()

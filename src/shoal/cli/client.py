@@ -12,7 +12,8 @@ from shoal.cli.errors import CannotError, NoPlatformError, UsageError
 from shoal.server.address import AddressError, connect
 
 PREFIX: Final = "/api/v1"
-TIMEOUT_S: Final = 30.0
+TIMEOUT_S: Final = 90.0
+"""The longest silence of a platform: more than it may take itself to say that it is busy."""
 PAGE: Final = 1000
 
 Json = dict[str, Any]

@@ -279,12 +279,15 @@ class _Crew:
 
 def _let_pass(platform: "Platform", clock: "Clock | None", stop: Flag, end_us: int | None) -> None:
     """Let time pass as a clock says, or as fast as it can, until `end_us` or until stopped."""
-    if clock is not None:
-        platform.live(clock, stop, end_us)
-        return
-    while not stop.is_set() and (end_us is None or platform.now_us < end_us):
-        next_us = platform.now_us + CHUNK_US
-        platform.run_until(min(next_us, end_us or next_us), stop)
+    try:
+        if clock is not None:
+            platform.live(clock, stop, end_us)
+            return
+        while not stop.is_set() and (end_us is None or platform.now_us < end_us):
+            next_us = platform.now_us + CHUNK_US
+            platform.run_until(min(next_us, end_us or next_us), stop)
+    finally:
+        platform.inbox.close()  # so that nobody waits for an answer that nobody gives any more
 
 
 class _Live:

@@ -16,8 +16,14 @@ from shoal.server.address import AddressError, bind
 from shoal.server.app import make_app
 from shoal.server.standing import Standing
 
-BEGIN_S: Final = 30.0
+BEGIN_S: Final = 60.0
+"""How long the server may take to begin, as it does at once unless the machine is very busy."""
+
 END_S: Final = 3
+"""How long answers that are under way may take when it stops."""
+
+GONE_S: Final = 60.0
+"""How long to wait for the server to be gone, which it is soon after, however busy the machine."""
 
 
 class _Server(uvicorn.Server):
@@ -71,7 +77,7 @@ def serving(standing: Standing, path: Path) -> Iterator[Path]:
     finally:
         app.state.closing.set()
         server.should_exit = True
-        thread.join(2 * END_S)
+        thread.join(END_S + GONE_S)
         listening.close()
         with contextlib.suppress(FileNotFoundError):
             path.unlink()

@@ -6,9 +6,11 @@ import contextlib
 import json
 import socket
 import ssl
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import aiohttp
+import pytest
 
 from shoal.catalog.load import load_catalog
 from shoal.kubernetes.admission.certificates import Pair, issue, server_context, use
@@ -83,17 +85,19 @@ async def test_it_says_that_it_is_well() -> None:
                 assert await answer.text() == "ok"
 
 
-def free_port() -> int:
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        port: int = bound.getsockname()[1]
-        return port
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A port that nobody else takes, and that the test may listen on."""
+    with socket.socket() as kept:
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind(("127.0.0.1", 0))
+        yield kept.getsockname()[1]
 
 
 @in_loop
-async def test_the_process_serves_its_own_certificate_until_it_is_stopped() -> None:
+async def test_the_process_serves_its_own_certificate_until_it_is_stopped(port: int) -> None:
     stop = asyncio.Event()
-    options = WebhookOptions(names=("127.0.0.1",), host="127.0.0.1", port=free_port())
+    options = WebhookOptions(names=("127.0.0.1",), host="127.0.0.1", port=port)
     async with StrategicApi() as api, transport_to(api) as transport:
         serving = asyncio.create_task(serve(Client(transport), load_catalog(), options, stop))
         await until(lambda: bool(api.objects.get("secrets")))
@@ -113,9 +117,9 @@ async def test_the_process_serves_its_own_certificate_until_it_is_stopped() -> N
 
 
 @in_loop
-async def test_a_process_without_rights_serves_nothing_and_can_be_stopped() -> None:
+async def test_a_process_without_rights_serves_nothing_and_can_be_stopped(port: int) -> None:
     stop = asyncio.Event()
-    options = WebhookOptions(host="127.0.0.1", port=free_port())
+    options = WebhookOptions(host="127.0.0.1", port=port)
     async with StrategicApi() as api, transport_to(api) as transport:
         api.refuse_until_told("POST", Refusal(403, "secrets is forbidden", "Forbidden"))
         serving = asyncio.create_task(serve(Client(transport), load_catalog(), options, stop))

@@ -14,9 +14,8 @@ from shoal.kubernetes.api.events import (
     RecorderOptions,
     Told,
 )
-from shoal.kubernetes.api.transport import Limits
 from shoal.kubernetes.wire.meta import ObjectReference
-from tests.kubernetes.fake_api import FakeApi, Pauses, Refusal, in_loop, transport_to
+from tests.kubernetes.fake_api import PATIENT, FakeApi, Pauses, Refusal, in_loop, transport_to
 
 POD = ObjectReference("v1", "Pod", "ns", "a", "u1")
 WAITS = Told(POD, "Waiting", "no rack has 2 nodes", "Planning")
@@ -49,7 +48,8 @@ class Desk:
 
 @asynccontextmanager
 async def _desk(options: RecorderOptions | None = None) -> AsyncIterator[Desk]:
-    async with FakeApi() as api, transport_to(api, limits=Limits(patience_s=0)) as transport:
+    limits = replace(PATIENT, patience_s=0)
+    async with FakeApi() as api, transport_to(api, limits=limits) as transport:
         yield Desk(api, Client(transport), options or RecorderOptions())
 
 

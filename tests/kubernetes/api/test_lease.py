@@ -10,10 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shoal.kubernetes.api import lease as module
 from shoal.kubernetes.api.client import Client
 from shoal.kubernetes.api.errors import UnreachableError
 from shoal.kubernetes.api.lease import LEASE_LIMITS, Candidate, LeaderLease, LeaseTerms
-from tests.kubernetes.fake_api import FakeApi, Refusal, in_loop, transport_to, until
+from tests.kubernetes.fake_api import (
+    BOUND_S,
+    FakeApi,
+    Refusal,
+    in_loop,
+    patient,
+    transport_to,
+    until,
+)
 
 SECONDS = st.floats(0, 9)
 RELEASES = st.sampled_from([False, False, True])
@@ -31,7 +40,7 @@ class Clock:
 
 @asynccontextmanager
 async def _candidates(api: FakeApi, clock: Clock, count: int = 2) -> AsyncIterator[list[Candidate]]:
-    async with transport_to(api, limits=LEASE_LIMITS) as transport:
+    async with transport_to(api, limits=patient(LEASE_LIMITS)) as transport:
         client = Client(transport)
         yield [
             Candidate(client, "shoal", "shoal-system", f"pod-{i}", clock_s=clock)
@@ -181,6 +190,13 @@ def test_terms_that_allow_two_leaders_are_refused() -> None:
         LeaseTerms(retry_s=9)
 
 
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give leases' own transports time, as the server answers in a loop of this process."""
+    monkeypatch.setattr(module, "LEASE_LIMITS", patient(LEASE_LIMITS))
+
+
+@pytest.mark.usefixtures("unhurried")
 @in_loop
 async def test_the_lease_is_renewed_while_the_loop_is_busy_and_given_up_at_the_end() -> None:
     """The API answers in this loop; the lease's thread needs it, the scheduler's loop does not."""
@@ -194,21 +210,24 @@ async def test_the_lease_is_renewed_while_the_loop_is_busy_and_given_up_at_the_e
                 led.set()
 
         terms = LeaseTerms(retry_s=0.01)
-        lease = LeaderLease(api, "shoal", "shoal-system", "pod-0", terms, on_change=note)
+        lease = LeaderLease(
+            api, "shoal", "shoal-system", "pod-0", terms, on_change=note, clock_s=Clock()
+        )
         await asyncio.to_thread(lease.start)
-        assert await asyncio.to_thread(led.wait, 20)
+        assert await asyncio.to_thread(led.wait, BOUND_S)
         assert lease.is_leader
         assert lease.leader == "pod-0"
         before = api.version
         await until(lambda: api.version >= before + 3)
         assert lease._thread is not threading.current_thread()
-        await asyncio.to_thread(lease.stop)
+        await asyncio.to_thread(lease.stop, BOUND_S)
         assert lease.remaining_s() <= 0
         assert not lease._thread.is_alive()
         assert changes == [True, False]
         assert api.objects["leases"]["shoal-system", "shoal"]["spec"]["holderIdentity"] == ""
 
 
+@pytest.mark.usefixtures("unhurried")
 @in_loop
 async def test_a_lease_whose_server_is_away_runs_out_by_itself() -> None:
     clock = Clock()
@@ -224,16 +243,17 @@ async def test_a_lease_whose_server_is_away_runs_out_by_itself() -> None:
             clock_s=clock,
         )
         await asyncio.to_thread(lease.start)
-        assert await asyncio.to_thread(led.wait, 20)
+        assert await asyncio.to_thread(led.wait, BOUND_S)
         await api.stop()
         await until(lambda: lease.trouble is not None)
         assert 0 < lease.remaining_s() <= 10
         clock.now_s += 10
         assert lease.remaining_s() <= 0
-        assert await asyncio.to_thread(lost.wait, 20)
-        await asyncio.to_thread(lease.stop)
+        assert await asyncio.to_thread(lost.wait, BOUND_S)
+        await asyncio.to_thread(lease.stop, BOUND_S)
 
 
+@pytest.mark.usefixtures("unhurried")
 @in_loop
 async def test_an_error_of_ours_ends_the_leadership_and_is_told(
     monkeypatch: pytest.MonkeyPatch,
@@ -249,7 +269,9 @@ async def test_an_error_of_ours_ends_the_leadership_and_is_told(
 
         monkeypatch.setattr(Candidate, "attempt", fail_later)
         terms = LeaseTerms(retry_s=0.01)
-        lease = LeaderLease(api, "shoal", "ns", "pod-0", terms, on_change=changes.append)
+        lease = LeaderLease(
+            api, "shoal", "ns", "pod-0", terms, on_change=changes.append, clock_s=Clock()
+        )
         lease.stop()
         await asyncio.to_thread(lease.start)
         await until(lambda: not lease.is_standing)

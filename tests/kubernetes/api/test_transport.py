@@ -1,6 +1,7 @@
 """Tries, credentials, limits and errors of single calls."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,9 +26,17 @@ from shoal.kubernetes.api.errors import (
     UnreachableError,
     status_error,
 )
-from shoal.kubernetes.api.transport import Limits
 from shoal.kubernetes.wire.kinds import LEASES, NODES, PODS
-from tests.kubernetes.fake_api import FakeApi, Pauses, Refusal, in_loop, pod, transport_to, until
+from tests.kubernetes.fake_api import (
+    PATIENT,
+    FakeApi,
+    Pauses,
+    Refusal,
+    in_loop,
+    pod,
+    transport_to,
+    until,
+)
 
 
 @in_loop
@@ -138,19 +147,11 @@ async def test_retry_after_is_the_least_wait() -> None:
 async def test_tries_end_when_the_patience_is_spent(code: int) -> None:
     async with FakeApi() as api:
         pauses = Pauses()
-        now_s = 0.0
-
-        async def sleep(seconds: float) -> None:
-            nonlocal now_s
-            now_s += seconds
-            await pauses(seconds)
-
         async with transport_to(api, pauses) as transport:
-            transport._sleep, transport._monotonic_s = sleep, lambda: now_s
             api.refuse_until_told("GET", Refusal(code))
             with pytest.raises(TooManyRequestsError if code == 429 else ServerError):
                 await Client(transport).get(NODES, "n1")
-            assert 10 < now_s <= 30
+            assert 10 < sum(pauses.asked_s) <= 30
             assert 4 < len(pauses.asked_s) < 12
 
 
@@ -215,13 +216,14 @@ async def test_a_server_that_is_away_is_found_again() -> None:
 @in_loop
 async def test_no_server_is_unreachable_and_a_silent_one_too() -> None:
     async with FakeApi() as api:
-        async with transport_to(api, limits=Limits(answer_s=0.05, patience_s=0)) as transport:
+        limits = replace(PATIENT, answer_s=0.05, patience_s=0)
+        async with transport_to(api, limits=limits) as transport:
             api.hold = asyncio.Event()
             with pytest.raises(UnreachableError, match="GET /api/v1/nodes/n1"):
                 await Client(transport).get(NODES, "n1")
             api.hold.set()
         await api.stop()
-        async with transport_to(api, limits=Limits(patience_s=0)) as transport:
+        async with transport_to(api, limits=replace(PATIENT, patience_s=0)) as transport:
             with pytest.raises(UnreachableError):
                 await Client(transport).get(NODES, "n1")
             assert transport.counters.calls["GET", "nodes", 0] == 1
@@ -262,7 +264,7 @@ async def test_no_more_calls_at_once_than_allowed() -> None:
     async with FakeApi() as api:
         api.put("nodes", {"metadata": {"name": "n1"}})
         api.hold = asyncio.Event()
-        async with transport_to(api, limits=Limits(concurrency=3)) as transport:
+        async with transport_to(api, limits=replace(PATIENT, concurrency=3)) as transport:
             client = Client(transport)
             calls = [asyncio.ensure_future(client.get(NODES, "n1")) for _ in range(10)]
             await until(lambda: api.answered["GET"] == 3)

@@ -46,8 +46,8 @@ _METHOD: Final[dict[Verb, str]] = {
 _WRITES: Final = frozenset({"POST", "PATCH", "DELETE"})
 _COME_BACK_CODES: Final = frozenset({429, 502, 503, 504})
 _READ_BUFFER_BYTES: Final = 1 << 18
-_FAREWELL_S: Final = 5.0
-"""How long closing waits for connections to end that have been shut down."""
+_FAREWELL_S: Final = 30.0
+"""How long closing waits for connections to end that have been shut down, as they do at once."""
 
 _status = msgspec.json.Decoder(Status)
 
