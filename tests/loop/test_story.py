@@ -184,6 +184,17 @@ def test_a_workload_of_which_some_pods_are_evicted_runs_on() -> None:
     assert story.ended["w"].outcome is None
 
 
+def test_what_ended_by_itself_does_not_come_back_for_a_pod_that_it_could_spare() -> None:
+    story = told(running(), eviction(1), ev.PodEnded(60, "w", 0))
+    assert list(restored(story).snapshot(9)) == list(story.snapshot(9))
+    for each in (restored(story), story):
+        told(each, ev.PodEnded(70, "w", 1))
+        assert each.ended["w"].outcome is None
+    spared = told(running(), eviction(1), ev.PodEnded(60, "w", 0), ev.EvictionBlocked(61, "w", 1, 1))
+    assert not spared.lives["w"].ends
+
+
+
 def test_what_nobody_makes_again_or_ran_too_long_ends() -> None:
     bare = told(running(replace(TWO, recreated=False)), eviction(0, 1))
     too_long = told(running(), eviction(0, 1, reason=Reason.MAXIMUM_RUN))

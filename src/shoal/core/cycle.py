@@ -35,8 +35,9 @@ class Cycle:
     """What a cycle came to.
 
     `complete` is False where there is more to decide now: the budget ended the cycle early, a start
-    was taken back, so that its workload waits anew, work is evicted, which gives back quota, or
-    elastic work starts without all of its pods, of which the next cycle may find it some.
+    was taken back, so that its workload waits anew, work is evicted, which gives back quota, work
+    is refused, whose kept places are free then and behind which others come first, or elastic work
+    starts without all of its pods, of which the next cycle may find it some.
     """
 
     decisions: tuple[Decision, ...]
@@ -132,6 +133,7 @@ class _Run:
         """3. End running work that has had the longest time that its queue grants."""
         for evict in timelimits.ended(self._world, self._now_us):
             self._room.evicts[evict.workload] = evict
+            self.complete = False
 
     def start_where_places_are_kept(self) -> None:
         """4. Start workloads whose places are free now; give up places that are kept in vain."""
@@ -210,10 +212,10 @@ class _Run:
 
     def _start_kept(self, entry: Entry, placements: tuple[Placement, ...]) -> None:
         """Start a workload in its places, unless others of its queue may have to go first."""
+        promise(self._world, entry, placements)
         if self._overtaking.may_happen_to(entry):
             self._overtaking.ready[entry.workload.uid] = placements
         else:
-            promise(self._world, entry, placements)
             self._start(entry, placements, entry.borrowed)
 
     def start_what_fits(self) -> None:
@@ -373,7 +375,6 @@ class _Run:
         if self._looked_at_all:
             for uid, placements in self._overtaking.ready.items():
                 entry = self._world.entries[uid]
-                promise(self._world, entry, placements)
                 self._start(entry, placements, entry.borrowed)
 
     def resize_elastic_work(self) -> None:
@@ -400,6 +401,7 @@ class _Run:
         for refuse in timelimits.refused(self._world, self._now_us):
             if refuse.workload not in served:
                 self.decisions.append(refuse)
+                self.complete = False
 
     def warn_of_spent_budgets(self) -> None:
         """10. Tell who is responsible whose budget is spent; from then on it counts as that."""

@@ -90,6 +90,8 @@ class Life:
     """Those of which pods have not ended yet, oldest first."""
     evicted: Eviction | None = None
     """The last."""
+    ends: bool = False
+    """Whether it has ended by itself, and only pods that it could spare still go."""
     ended_us: int | None = None
     outcome: Outcome | None = None
 
@@ -125,6 +127,7 @@ class LifeRestored:
     evicting: tuple[Eviction, ...] = ()
     evicted: Eviction | None = None
     joining: tuple[tuple[int, int], ...] = ()
+    ends: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +283,8 @@ class Story:
             return
         life.placements = left
         stays = {each.pod for each in left}
+        going = {pod for each in life.evicting for pod in each.decision.pods}
+        life.ends |= event.pod not in going and stays <= going
         life.evicting = tuple(
             each for each in life.evicting if not stays.isdisjoint(each.decision.pods)
         )
@@ -291,7 +296,7 @@ class Story:
 
     def _last_pod_ended(self, event: ev.PodEnded, life: Life) -> None:
         """Let a workload end, or wait again if it was evicted."""
-        if all(event.pod not in each.decision.pods for each in life.evicting):
+        if life.ends or all(event.pod not in each.decision.pods for each in life.evicting):
             self._ended(event.at_us, event.uid, None)
         elif not life.workload.recreated or life.has_run_its_time:
             self._ended(event.at_us, event.uid, Outcome.EVICTED)
@@ -313,7 +318,7 @@ class Story:
         if life is None or life.attempt != event.attempt:
             return
         if any(event.pod in each.decision.pods for each in life.evicting):
-            life.evicting, life.evicted = (), None
+            life.evicting, life.evicted, life.ends = (), None, False
             life.came_to(Moment(event.at_us, Step.SPARED))
 
     def _checkpoint(self, event: ev.CheckpointReported) -> None:
@@ -422,6 +427,7 @@ class Story:
                 life.evicting,
                 life.evicted,
                 tuple(sorted(life.joining.items())),
+                life.ends,
             )
         for life in self.ended.values():
             yield EndedLife(life)
@@ -440,7 +446,7 @@ class Story:
                 life.moments = list(part.moments)
                 life.checkpoint_us, life.done_us = part.checkpoint_us, part.done_us
                 life.evicting, life.evicted = part.evicting, part.evicted
-                life.joining = dict(part.joining)
+                life.joining, life.ends = dict(part.joining), part.ends
             case Guard():
                 self.guard = part
             case EndedLife():

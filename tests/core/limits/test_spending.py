@@ -285,6 +285,22 @@ def test_where_money_does_not_suffice_for_one_accelerator_another_is_taken() -> 
     assert (over.currency, over.reserved, over.asked) == ("EUR", 14_000_000, 2_800_000)
 
 
+def test_what_was_kept_of_a_budget_counts_once_when_it_is_taken() -> None:
+    """Three of four device hours are for who others go for, and one for who comes as it starts."""
+    queues = tree(queue("a", 4, budget=_budget(4)), queue("b"))
+    case = Dated([node("n", 4)], queues, stops_us={"b/x": 10 * MINUTE_US})
+    case.at(DAY)
+    case.submit(batch("b/x", 3))
+    case.submit(work("a/first", 3, run_us=HOUR_US))
+    assert case.world.entries["a/first"].reserved is not None
+    at_us = case.now_us + 10 * MINUTE_US
+    case.schedule(at_us, ev.WorkloadSubmitted(at_us, work("a/second", run_us=HOUR_US)))
+    case.to(at_us // MINUTE_US)
+    assert len(case.starts("a/first")) == 1
+    assert len(case.starts("a/second")) == 1
+
+
+
 def test_a_run_that_is_longer_than_a_period_is_judged_by_its_part() -> None:
     """Nothing could ever pay for all of it at once; what ends earlier waits for the next day."""
     case = Dated(_nodes(), tree(queue("a", budget=_budget(24)), queue("b")))

@@ -197,3 +197,27 @@ def test_nothing_is_kept_for_whom_it_is_time_to_refuse() -> None:
     case.to(20)
     assert _refusals(case) == [("20:00", "a/w", 20)]
     assert not [seen for seen in case.seen if isinstance(seen.decision, Reserve)]
+
+
+def test_the_place_of_whoever_is_refused_is_for_others_at_once() -> None:
+    """The free device was kept for a gang that has waited too long, and waits in vain."""
+    limit = ((WorkloadType.TRAINING, 90 * MINUTE_US),)
+    late = queue("a", maximum_wait_us=limit, starvation_after_us=60 * MINUTE_US)
+    case = Case([node("n", 2)], tree(late, queue("b")))
+    case.adopt(work("x/fixed", recreated=False), "n")
+    case.submit(work("a/gang", 2))
+    case.to(61)
+    case.submit(batch("b/w"))
+    case.to(100)
+    assert _refusals(case) == [("90:00", "a/gang", 90)]
+    assert case.starts("b/w") == ["90:00"]
+
+
+def test_whoever_is_ended_or_refused_is_not_all_there_is_to_decide() -> None:
+    """Others are woken by that, and are looked at then and not when something else happens."""
+    case = Case([node("n", 1)], tree(queue("a", 1, maximum_run_us=RUN, maximum_wait_us=WAIT)))
+    case.submit(batch("a/runs"), batch("a/waits"))
+    for minute, more in ((19, False), (20, True), (30, True)):
+        case.now_us = minute * MINUTE_US
+        assert cycle(case.world, policy(), case.now_us, SEED, Budget(10)).complete is not more
+        case.turn()

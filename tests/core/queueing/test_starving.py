@@ -4,11 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from shoal.core import events as ev
+from shoal.core.budget import Budget
+from shoal.core.cycle import cycle
 from shoal.core.decisions import GiveUp
 from shoal.model.queue import EvictionBounds, Order, Priority, Queue
 from shoal.model.verdict import Reason, Stage
 from shoal.model.workload import Outcome
-from tests.core.build import node
+from tests.core.build import SEED, node, policy
 from tests.core.cases import MINUTE_US, Case, batch, queue, quota, tree, work
 
 HOUR_MIN = 60
@@ -78,6 +81,22 @@ def test_what_a_limit_leaves_is_kept_for_who_waits_longest(what: str, above: boo
     assert len(case.starts(f"{big}/gang")) == 1
     case.end(f"{big}/gang")
     assert len(case.starts(f"{small}/s{number}")) == 1
+
+
+def test_what_was_kept_of_a_limit_counts_once_when_it_is_taken() -> None:
+    """Of six devices it has four then, on another node; one is of who runs on, and one is left."""
+    nodes = [node("n1", 4), node("n2", 4)]
+    case = Case(nodes, tree(queue("q", limit=6, order=Order.FIFO), queue("x", 4)))
+    case.submit(work("x/w", 4))
+    case.submit(*(batch(f"q/s{n}") for n in range(3)))
+    case.submit(work("q/gang", 4))
+    case.to(DAY_MIN)
+    case.submit(batch("q/late"))
+    assert case.starts("q/late") == []
+    for uid in ("x/w", "q/s0", "q/s1"):
+        case.feed(ev.WorkloadEnded(case.now_us, uid, Outcome.COMPLETED))
+    came = cycle(case.world, policy(), case.now_us, SEED, Budget(100))
+    assert [each.key for each in came.decisions] == ["start/q/gang/1", "start/q/late/1"]
 
 
 def test_who_is_within_his_own_guarantee_is_not_kept_from_a_limit_that_both_share() -> None:

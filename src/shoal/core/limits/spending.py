@@ -230,7 +230,8 @@ class Spending:
         kept = 0
         for uid, entry in self._placed.items():
             binding = self._binding.get(entry.workload.queue, ())
-            if uid != but and account in binding and entry.reserved is not None:
+            counts = uid != but and uid not in self._tenants.promised
+            if counts and account in binding and entry.reserved is not None:
                 rate = account.rate_of(
                     (charge.accelerator, charge.units)
                     for placement in entry.reserved.placements

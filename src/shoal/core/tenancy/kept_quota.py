@@ -26,6 +26,8 @@ def over_kept_quota(world: World, entry: Entry, asked: Mapping[str, int]) -> Ove
     for uid in world.reserving:
         other = world.entries[uid]
         kept, theirs = other.reserved, other.workload.queue
+        if uid in tenants.promised:
+            continue  # it starts, and is charged
         if kept is None or kept.reason is not Reason.RESERVED or backfills(kept, end_us):
             continue
         if other.waits_since_us >= entry.waits_since_us or not starves(world, other, now_us):

@@ -252,7 +252,11 @@ def _units(charged: Iterable[tuple[Charge, ...]]) -> Counter[str]:
 def promise(
     world: World, entry: Entry, placements: Iterable[Placement], at_us: int | None = None
 ) -> None:
-    """Count against budgets what a workload will use in these places, from now or `at_us` on."""
+    """Count against budgets what a workload will use in these places, from now or `at_us` on.
+
+    What was kept for it before counts no more until the speculation ends.
+    """
+    world.tenants.promised.add(entry.workload.uid)
     if world.spending.binds(entry.workload.queue):
         world.spending.promise(entry.workload, units_of(world, entry, placements), at_us)
 

@@ -53,6 +53,8 @@ class Tenants(Lending):
         """Queues whose weight counts less, because their budget is spent."""
         self._ranked_by = self._guarantees, fleet.static_changes.head
         """The guarantees, and how often nodes had changed, when ranks were last found."""
+        self.promised: set[str] = set()
+        """Workloads for which a start or a place is decided, until the speculation ends."""
         self._before: list[tuple[Bound, ...]] | None = None
         self._never: dict[tuple[str, tuple[tuple[str, int], ...], bool], OverQuota | None] = {}
 
@@ -93,6 +95,7 @@ class Tenants(Lending):
     def end_speculation(self) -> None:
         """Undo everything that was charged in speculation."""
         self.undo()
+        self.promised.clear()
         self._speculating = False
         if self._before is not None:
             self._guarantees, self._before = self._before, None
