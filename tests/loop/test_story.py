@@ -190,9 +190,10 @@ def test_what_ended_by_itself_does_not_come_back_for_a_pod_that_it_could_spare()
     for each in (restored(story), story):
         told(each, ev.PodEnded(70, "w", 1))
         assert each.ended["w"].outcome is None
-    spared = told(running(), eviction(1), ev.PodEnded(60, "w", 0), ev.EvictionBlocked(61, "w", 1, 1))
+    spared = told(
+        running(), eviction(1), ev.PodEnded(60, "w", 0), ev.EvictionBlocked(61, "w", 1, 1)
+    )
     assert not spared.lives["w"].ends
-
 
 
 def test_what_nobody_makes_again_or_ran_too_long_ends() -> None:

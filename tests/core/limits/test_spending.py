@@ -300,7 +300,6 @@ def test_what_was_kept_of_a_budget_counts_once_when_it_is_taken() -> None:
     assert len(case.starts("a/second")) == 1
 
 
-
 def test_a_run_that_is_longer_than_a_period_is_judged_by_its_part() -> None:
     """Nothing could ever pay for all of it at once; what ends earlier waits for the next day."""
     case = Dated(_nodes(), tree(queue("a", budget=_budget(24)), queue("b")))
