@@ -12,12 +12,12 @@ from shoal.core.placing.ahead import expected_end_us
 from shoal.core.placing.eligibility import count_obstacles, fitting_leaves
 from shoal.core.placing.placement import hardest_first
 from shoal.core.placing.reservation import Reservation
-from shoal.core.tenancy.quota import Refusal, start_within_quota
+from shoal.core.tenancy.quota import Refusal, start_within_quota, without
 from shoal.core.world import Entry, State
 from shoal.loop.steps import Moment, Step
 from shoal.loop.story import Life
 from shoal.model.fractions import UNIT
-from shoal.model.verdict import Obstacle, OverQuota, Reason, Verdict
+from shoal.model.verdict import Obstacle, OverBudget, OverQuota, Reason, Verdict, Wake
 from shoal.objects.quotas import behind
 from shoal.server.evictions import alert_text, in_kept_places, label, reservation_view
 from shoal.server.models import (
@@ -52,13 +52,16 @@ class _Block:
     """Why a waiting workload finds no place now.
 
     `obstacles` count the nodes that have no room for the pod that found none, beside what others
-    hold and not beside the workload's own trial; `fitting` have room for one such pod.
+    hold and not beside the workload's own trial; `fitting` have room for one such pod. Of the
+    accelerators that would do, a `rule` forbids those in `left_out`.
     """
 
     verdict: Verdict
     shape: Shape
     obstacles: tuple[Obstacle, ...]
     fitting: int
+    left_out: tuple[str, ...] = ()
+    rule: OverQuota | OverBudget | None = None
 
 
 def explanation(look: Look, life: Life) -> ExplanationView:
@@ -170,15 +173,27 @@ def _headline(look: Look, life: Life, entry: Entry | None, block: _Block | None)
         return over_quota_text(verdict.over_quota, look.language)
     if verdict.over_budget is not None:
         return over_budget_text(verdict.over_budget, look.language)
-    if verdict.pods == 1:
-        return ""
-    return answer_text(
-        "gang",
-        look.language,
-        pods=verdict.pods,
-        placed=verdict.placed_pods,
-        fitting=block.fitting,
-    )
+    said = [_left_out_text(look, block)] if block.rule is not None else []
+    if verdict.pods > 1:
+        numbers = {"placed": verdict.placed_pods, "fitting": block.fitting}
+        said.append(answer_text("gang", look.language, pods=verdict.pods, **numbers))
+    return " ".join(said)
+
+
+def _left_out_text(look: Look, block: _Block) -> str:
+    """Which accelerators would do and may not be had, and why."""
+    rule = ""
+    if isinstance(block.rule, OverQuota):
+        rule = over_quota_text(_as_written(look, block.rule), look.language)
+    elif block.rule is not None:
+        rule = over_budget_text(block.rule, look.language)
+    names = ("、" if look.language is Language.CHINESE else ", ").join(block.left_out)
+    return answer_text("left-out", look.language, accelerators=names, rule=rule)
+
+
+def _as_written(look: Look, over: OverQuota) -> OverQuota:
+    """The same with the accelerators as people wrote them."""
+    return replace(over, accelerators=look.words.get(over.accelerators, over.accelerators))
 
 
 def _never_text(why: Never, language: Language) -> str:
@@ -224,14 +239,24 @@ def _try(look: Look, entry: Entry) -> _Block | None:
     if found.verdict.over_budget is not None:
         return _Block(found.verdict, shape, (), 0)
     if over is not None:
-        written = look.words.get(over.accelerators, over.accelerators)
-        said = replace(found.verdict, over_quota=replace(over, accelerators=written))
+        said = replace(found.verdict, over_quota=_as_written(look, over))
         return _Block(said, shape, (), 0)
+    shape = without(world, shape, found.left_out) or shape
     counted = count_obstacles(world.fleet, shape, entry.refused)
     obstacles = tuple(each for each in counted if each.nodes)
     known = int((world.fleet.known > 0).sum())
     fitting = known - sum(each.nodes for each in obstacles)
-    return _Block(found.verdict, shape, obstacles if known else counted, fitting)
+    wakes = [*found.verdict.wakes]
+    if found.rule is not None:
+        wakes += [Wake.QUOTA, *([Wake.PERIOD] if isinstance(found.rule, OverBudget) else [])]
+    return _Block(
+        replace(found.verdict, wakes=tuple(dict.fromkeys(wakes))),
+        shape,
+        obstacles if known else counted,
+        fitting,
+        found.left_out,
+        found.rule,
+    )
 
 
 def _over_quota(over: OverQuota | None) -> OverQuotaView | None:

@@ -51,6 +51,7 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
             "Never with these pools: {asked:,} pods start together, and the nodes that serve work"
             " of type {word} hold {most:,} of them when they are empty."
         ),
+        "left-out": "{accelerators} may not be used: {rule}",
         "gang": (
             "All {pods:,} pods start together, and only {placed:,} of them find a node. Nodes with"
             " room for one: {fitting:,}."
@@ -136,6 +137,7 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
             "按当前资源池永远无法满足：{asked:,} 个 Pod 必须同时启动，"
             "服务 {word} 类型的节点全空时最多容纳 {most:,} 个。"
         ),
+        "left-out": "不能使用 {accelerators}：{rule}",
         "gang": (
             "{pods:,} 个 Pod 必须同时启动，目前只有 {placed:,} 个能找到节点。"
             "能容纳一个 Pod 的节点：{fitting:,} 个。"

@@ -34,12 +34,18 @@ MAY_BE_MADE = frozenset({Reason.LIMIT, Reason.BORROW_LIMIT, Reason.LEND_LIMIT, R
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a workload was not started, and what could end that; see `events.Examined`."""
+    """Why a workload was not started, and what could end that; see `events.Examined`.
+
+    Where it found no place, `left_out` are accelerators that would do and that a rule forbids, and
+    `rule` is the one of these rules that may come to hold most easily.
+    """
 
     verdict: Verdict
     missing_pods: int | None
     blocked_at: str = ""
     again_us: int | None = None
+    left_out: tuple[str, ...] = ()
+    rule: OverQuota | OverBudget | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +87,10 @@ def start_within_quota(
         if isinstance(found, NoPlace):
             blocked_at = _blocked_at(tenants, queue, barred.values())
             again_us = _again_us(barred.values())
-            return Refusal(found.verdict, found.missing_pods, blocked_at, again_us)
+            rule = _easiest(barred) if barred else None
+            return Refusal(
+                found.verdict, found.missing_pods, blocked_at, again_us, tuple(sorted(barred)), rule
+            )
         return found
 
 
@@ -292,7 +301,7 @@ def _over(tenants: Tenants, entry: Entry, barred: Mapping[str, Broken]) -> Refus
     It is told the rule that may come to hold most easily.
     """
     pods = sum(pod_set.needed for pod_set in entry.workload.pod_sets)
-    over = min(barred.items(), key=lambda each: (_hopeless(each[1].over), each[0]))[1].over
+    over = _easiest(barred)
     if isinstance(over, OverBudget):
         wakes = (Wake.QUEUES,) if _is_unpriced(over) else (Wake.QUOTA, Wake.PERIOD)
         verdict = Verdict(Stage.BUDGET, (), 0, pods, wakes, over_budget=over)
@@ -300,6 +309,11 @@ def _over(tenants: Tenants, entry: Entry, barred: Mapping[str, Broken]) -> Refus
         verdict = Verdict(Stage.QUOTA, (), 0, pods, (Wake.QUOTA,), over)
     blocked_at = _blocked_at(tenants, entry.workload.queue, barred.values())
     return Refusal(verdict, None, blocked_at, _again_us(barred.values()))
+
+
+def _easiest(barred: Mapping[str, Broken]) -> OverQuota | OverBudget:
+    """Return the rule that may come to hold most easily."""
+    return min(barred.items(), key=lambda each: (_hopeless(each[1].over), each[0]))[1].over
 
 
 def _hopeless(over: OverQuota | OverBudget) -> int:
