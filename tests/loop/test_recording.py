@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from shoal.core import events as ev
 from shoal.core.decisions import Resize
 from shoal.core.eviction.underway import Underway
+from shoal.core.snapshots import snapshot as snapshot_of
 from shoal.loop.disk import FastDisk, LockedError
 from shoal.loop.engine import Loop
 from shoal.loop.following import Follower, NotThereError, SegmentReader
@@ -29,7 +30,8 @@ from shoal.model.queue import Queue, QueueTree
 from shoal.model.request import Request
 from shoal.model.verdict import Reason
 from shoal.model.workload import Placement, PodSet, Workload
-from tests.core.build import SEED, policy
+from tests.core.build import SEED, node, policy
+from tests.core.cases import Case, queue, tree, work
 from tests.loop.day import Day, Nobody
 
 OFTEN = Rotation(least_bytes=300, times_snapshot=0, segments=1000)
@@ -298,10 +300,28 @@ def test_a_decision_that_work_grows_reads_back() -> None:
 
 
 def test_an_eviction_under_way_reads_back_as_it_was_counted() -> None:
-    eviction = Underway(3, Reason.PREEMPTION, ((0, 7), (2, 9)), 5, again=True, gone_unit_us=4)
+    going = ((0, (7, 1)), (2, (9, 0)))
+    eviction = Underway(3, Reason.PREEMPTION, going, 5, again=True, gone=(4, 0))
     workload = Workload("w", (PodSet("main", 3, Request()),))
     restored = ev.WorkloadRestored(9, workload, 1, (), (), None, (), underway=(eviction,))
     assert list(decode(encode(restored))) == [restored]
+
+
+def test_what_an_eviction_loses_is_recorded_however_much_it_is() -> None:
+    """Eight devices for 40 days, and 512 for half a day, are more than 64 bits of unit times."""
+    minute_us = 60_000_000
+    for pods, devices, days in ((1, 8, 40), (64, 8, 1)):
+        nodes = [node(f"n{number}", devices) for number in range(pods)]
+        case = Case(nodes, tree(queue("q")), stops_us={"q/low": minute_us})
+        case.submit(work("q/low", devices, pods=pods))
+        case.to(days * 24 * 60)
+        case.submit(work("q/high", devices, priority=1))
+        assert [uid for _, uid, _ in case.evictions] == ["q/low"]
+        case.happen(*(ev.PodEnded(0, "q/low", pod) for pod in range(1, pods)))
+        (going,) = case.world.entries["q/low"].underway
+        assert (len(going.going), going.gone is not None) == (1, pods > 1)
+        snapshot = list(snapshot_of(case.world, case.now_us))
+        assert list(decode(b"".join(map(encode, snapshot)))) == snapshot
 
 
 def test_a_queue_is_recorded_once() -> None:

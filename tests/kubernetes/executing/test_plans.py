@@ -1,6 +1,9 @@
 """Notes on pods, pins, and the whole plan of a gang in parts."""
 
+from typing import Any
+
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,13 +18,14 @@ from shoal.kubernetes.executing.plans import (
     write_note,
 )
 from shoal.kubernetes.watching.flights import Flight, Seat, plans_of, pod_sets_of, rank
-from shoal.kubernetes.wire.kinds import PODS
+from shoal.kubernetes.wire.kinds import NAMESPACES, NODES, PODS
 from shoal.kubernetes.wire.pod import Pod
 from shoal.model.request import Request
 from shoal.model.workload import Placement, PodSet, Workload
 from shoal.objects.annotations import PLAN
-from tests.kubernetes.manifests import pod
-from tests.kubernetes.rig import merge
+from tests.kubernetes.fake_api import in_loop
+from tests.kubernetes.manifests import namespace, node, pod
+from tests.kubernetes.rig import Rig, Shoal, merge
 
 
 def read(body: object) -> Pod:
@@ -74,6 +78,77 @@ def test_a_note_survives_writing_and_strangers_notes_are_none() -> None:
     for text in ("", "{}", "[]", "null", '{"workload": 1}'):
         body["metadata"]["annotations"][PLAN] = text
         assert read_note(read(body)) is None
+
+
+WRITTEN: dict[str, Any] = {
+    "workload": "uid-p/0",
+    "attempt": 1,
+    "pods": 2,
+    "own": {"pod": 1, "node": "n1"},
+}
+KEPT = {"workload": "w/0", "plans": [{"pod": 0, "node": "n1"}], "evicted": [], "reason": "reclaim"}
+EVICTION = {"beneficiaries": [], "reason": "reclaim", "grace_s": 1, "kept": [KEPT]}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"pods": 0},
+        {"pods": 1},
+        {"pods": 2**31},
+        {"attempt": -1},
+        {"own": {"pod": -1, "node": "n1"}},
+        {"workload": "uid-p/x"},
+        {"workload": "uid-p/"},
+        {"whole": {"part": 0, "of": 1, "plans": [{"pod": 2, "node": "n1"}]}},
+        {"eviction": EVICTION | {"reason": "because"}},
+        {"eviction": EVICTION | {"kept": [KEPT | {"reason": "because"}]}},
+    ],
+)
+def test_a_note_that_no_start_could_have_is_none(other: dict[str, Any]) -> None:
+    """People can write it where Shoal does not act yet; a scheduler must not end of it."""
+
+    def said(note: dict[str, Any]) -> PlanNote | None:
+        return read_note(read(pod("p", notes={PLAN: msgspec.json.encode(note).decode()})))
+
+    assert said(WRITTEN) is not None
+    assert said(WRITTEN | {"eviction": EVICTION}) is not None
+    assert said(WRITTEN | other) is None
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"own": {"pod": 1, "node": "nowhere", "leaves": ["none"]}},
+        {"pods": 40, "own": {"pod": 39, "node": "n1"}},
+        {"eviction": EVICTION | {"kept": [KEPT | {"workload": "uid-waits/0"}]}},
+        {
+            "eviction": EVICTION
+            | {
+                "kept": [
+                    KEPT | {"workload": "uid-waits/0", "plans": [{"pod": 7, "node": "n1"}]},
+                ]
+            }
+        },
+    ],
+)
+@in_loop
+async def test_a_scheduler_goes_on_whatever_notes_it_finds(forged: dict[str, Any]) -> None:
+    rig = Rig()
+    rig.put(NAMESPACES, namespace())
+    rig.put(NODES, node("n1"))
+    rig.put(PODS, pod("waits", 8))
+    for number in range(2):
+        note = WRITTEN | {"workload": "uid-p0/0"} | (forged if number else {})
+        body = pod(f"p{number}", gated=False, nodeName="n1")
+        body["metadata"]["annotations"][PLAN] = msgspec.json.encode(note).decode()
+        rig.put(PODS, body)
+    shoal = Shoal(rig)
+    await shoal.settle()
+    rig.remove(PODS, "p0", "ns")
+    rig.remove(PODS, "p1", "ns")
+    await shoal.settle()
+    assert rig.bound() == {"waits": "n1"}
 
 
 def test_the_patch_pins_and_releases_and_holds_for_one_version() -> None:

@@ -1,10 +1,14 @@
 """Which replicas of a service are its floor, and what becomes of those that it can do without."""
 
+import itertools
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from shoal.core import events as ev
+from shoal.kubernetes.watching.floors import ALL, Slots
 from shoal.kubernetes.wire.kinds import NODES, PODS, REPLICA_SETS
 from shoal.model.refusal import RefusalCode
 from shoal.model.workload import WorkloadType
@@ -65,6 +69,35 @@ async def test_a_service_may_have_fewer_replicas_than_its_minimum_for_now(rig: R
     await service.settle(shoal)
     assert floor(shoal) == [0, 1]
     assert [type(each) for each in events] == [ev.WorkloadSubmitted] * 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@in_loop
+async def test_a_controller_may_want_as_many_replicas_as_kubernetes_can_write(
+    rig: Rig, kind: str
+) -> None:
+    """Slots are counted, not gone through: two billion of them would take for ever."""
+    service, shoal = Service(rig, kind, replicas=3), Shoal(rig, options=OPTIONS)
+    await service.settle(shoal)
+    service.scale(2**31 - 1)
+    await shoal.settle()
+    assert slots(shoal) == {0: False, 1: False, 2: True}
+    await Shoal(rig, options=OPTIONS).settle()
+
+
+_NUMBERS = st.frozensets(st.integers(0, 12), max_size=8)
+
+
+@given(_NUMBERS, _NUMBERS, st.integers(0, 6), st.integers(0, 14) | st.just(ALL))
+def test_the_lowest_slots_are_those_that_going_through_them_finds(
+    used: frozenset[int], gone: frozenset[int], coming: int, most: int
+) -> None:
+    given_up = used & gone
+    found = Slots(sorted(used), given_up, coming, 0, 0)
+    free = itertools.islice((n for n in itertools.count() if n not in used), coming)
+    lowest = sorted({*(used - given_up), *free})[:most]
+    assert found.take(most) == len(lowest)
+    assert found.highest == max(lowest, default=-1)
 
 
 @pytest.mark.parametrize("kind", KINDS)

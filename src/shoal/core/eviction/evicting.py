@@ -27,7 +27,7 @@ def begun(world: "World", entry: Entry, decision: "Evict", at_us: int) -> None:
     """Count an eviction that was decided, of pods that are noted as going."""
     preempts = decision.reason is Reason.PREEMPTION
     lost = (lost_unit_us(world, entry, pod, at_us) if preempts else 0 for pod in decision.pods)
-    going = tuple(zip(decision.pods, lost, strict=True))
+    going = tuple((pod, divmod(each, UNIT)) for pod, each in zip(decision.pods, lost, strict=True))
     again = entry.was_evicted
     eviction = Underway(at_us, decision.reason, going, decision.lost_device_us, again)
     entry.underway = (*entry.underway, eviction)
@@ -85,17 +85,17 @@ def blocked(world: "World", event: "ev.EvictionBlocked") -> None:
 def _take_back(world: "World", entry: Entry, eviction: Underway) -> None:
     """Count an eviction no more, or only what is lost with those of its pods that have gone."""
     queue, at_us = entry.workload.queue, eviction.at_us
-    gone_unit_us = eviction.gone_unit_us
-    if gone_unit_us is None:
+    gone = eviction.gone
+    if gone is None:
         entry.was_evicted = eviction.again
         if _is_guarded(entry, eviction):
             world.evictions.did_not_happen(at_us)
     if eviction.reason is not Reason.PREEMPTION:
         return
-    if gone_unit_us is None and at_us in entry.evictions_us:
+    if gone is None and at_us in entry.evictions_us:
         place = entry.evictions_us.index(at_us)
         entry.evictions_us = entry.evictions_us[:place] + entry.evictions_us[place + 1 :]
-    lost_device_us = None if gone_unit_us is None else -(-gone_unit_us // UNIT)
+    lost_device_us = None if gone is None else gone[0] + (gone[1] > 0)
     world.evictions.lost_less(queue, at_us, eviction.lost_device_us, lost_device_us)
 
 

@@ -8,7 +8,7 @@ beside their own.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -27,10 +27,17 @@ PODS_PER_PART: Final = 250
 """So many pods' places fit an annotation (256 KiB in all on one object, with 8 uuids each)."""
 
 
+MOST_PODS: Final = 150_000
+"""As many pods as Kubernetes supports in one cluster; a note of more is none of Shoal's."""
+
+Number = Annotated[int, msgspec.Meta(ge=0, lt=MOST_PODS)]
+"""The number of a pod in its workload, or of a part."""
+
+
 class PodPlan(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Where one pod of a start goes; `pod` is its number in the workload."""
 
-    pod: int
+    pod: Number
     node: str
     leaves: tuple[str, ...] = ()
     uid: str = ""
@@ -44,8 +51,8 @@ class PodPlan(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 class Part(msgspec.Struct, frozen=True, gc=False):
     """One of `of` parts of a start's whole plan."""
 
-    part: int
-    of: int
+    part: Number
+    of: Number
     plans: tuple[PodPlan, ...]
 
 
@@ -55,7 +62,7 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
     workload: str
     plans: tuple[PodPlan, ...]
     evicted: tuple[str, ...]
-    reason: str
+    reason: Reason
 
 
 class Eviction(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -67,9 +74,9 @@ class Eviction(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """
 
     beneficiaries: tuple[str, ...]
-    reason: str
+    reason: Reason
     grace_s: int
-    pods: tuple[int, ...] = ()
+    pods: tuple[Number, ...] = ()
     kept: tuple[Kept, ...] = ()
     at_us: int = 0
     """When it was decided."""
@@ -79,9 +86,9 @@ class Eviction(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 class PlanNote(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """The content of the annotation: the workload, which of its starts, and what the pod got."""
 
-    workload: str
-    attempt: int
-    pods: int
+    workload: Annotated[str, msgspec.Meta(pattern="/[0-9]{1,9}$")]
+    attempt: Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
+    pods: Annotated[int, msgspec.Meta(ge=1, le=MOST_PODS)]
     """How many pods start together."""
     own: PodPlan
     whole: Part | None = None
@@ -99,14 +106,19 @@ _decoder = msgspec.json.Decoder(PlanNote)
 
 
 def read_note(pod: Pod) -> PlanNote | None:
-    """The plan that a pod carries, or None; one that cannot be read was not written by Shoal."""
+    """The plan that a pod carries, or None; one that cannot be was not written by Shoal.
+
+    People can write it where Shoal does not act, and Shoal may come to act there later.
+    """
     text = pod.metadata.annotations.get(PLAN)
     if text is None:
         return None
     try:
-        return _decoder.decode(text)
+        note = _decoder.decode(text)
     except msgspec.DecodeError:
         return None
+    planned = (note.own, *(note.whole.plans if note.whole is not None else ()))
+    return note if all(each.pod < note.pods for each in planned) else None
 
 
 def write_note(note: PlanNote) -> str:

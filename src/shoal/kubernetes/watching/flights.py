@@ -24,7 +24,6 @@ from shoal.kubernetes.executing.plans import (
 from shoal.kubernetes.watching.asks import Ask
 from shoal.kubernetes.wire.pod import Pod
 from shoal.model.request import Request
-from shoal.model.verdict import Reason
 from shoal.model.workload import Placement, PodSet, Workload
 
 
@@ -172,7 +171,7 @@ def reservation_of(world: World, workload: Workload, kept: Kept | None) -> Reser
 
     `kept` is what was written with the evictions that make room for it.
     """
-    if kept is None or len(kept.plans) != workload.pods:
+    if kept is None or sorted(plan.pod for plan in kept.plans) != list(range(workload.pods)):
         return None
     entry = Entry(workload, 0)
     placements = tuple(plan.placement() for plan in kept.plans)
@@ -180,7 +179,7 @@ def reservation_of(world: World, workload: Workload, kept: Kept | None) -> Reser
     charges = tuple(
         charges_of(world.fleet, entry.request_of(p.pod), p) if charged else () for p in placements
     )
-    return Reservation(placements, charges, None, kept.evicted, Reason(kept.reason))
+    return Reservation(placements, charges, None, kept.evicted, kept.reason)
 
 
 def created_us(pods: Iterable[Pod]) -> int:

@@ -14,7 +14,6 @@ All of that is read from what the API server has, so it is the same after a rest
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import count, islice
 
 from shoal.kubernetes.executing.plans import read_note
 from shoal.kubernetes.watching.asks import Ask
@@ -30,19 +29,21 @@ ALL = 1 << 62
 
 
 @dataclass(slots=True)
-class _Slots:
+class Slots:
     """The slots of one controller.
 
     Attributes:
-        counted: those that may be of the floor, in order.
-        given_up: those whose pods are deleted, and into which no other comes.
+        used: those that have or had pods, in order.
+        given_up: those of them whose pods are deleted, and into which no other comes.
+        coming: how many of the lowest free ones its next pods will take.
         others: pods that stay and hold no slot, as they were there before Shoal.
         needs: how many replicas its pods say that the service needs.
         highest: the highest slot of the floor, -1 where it has none.
     """
 
-    counted: list[int]
+    used: list[int]
     given_up: frozenset[int]
+    coming: int
     others: int
     needs: int
     highest: int = ALL
@@ -51,6 +52,23 @@ class _Slots:
         """Whether the slot of this number is above the floor."""
         return number > self.highest or number in self.given_up
 
+    def take(self, most: int) -> int:
+        """Have the floor be the lowest slots, at most so many; returns how many that are.
+
+        Free ones are counted and not gone through: a controller may want two billion pods.
+        """
+        self.highest, taken, coming, begin = -1, 0, self.coming, 0
+        for number in (*self.used, ALL):
+            free = min(number - begin, coming, most - taken)
+            if free > 0:
+                self.highest, taken, coming = begin + free - 1, taken + free, coming - free
+            if taken >= most or number == ALL:
+                break
+            if number not in self.given_up:
+                self.highest, taken = number, taken + 1
+            begin = number + 1
+        return taken
+
 
 class Floors:
     """Floors of services, by the uid of the pods' controller."""
@@ -58,7 +76,7 @@ class Floors:
     def __init__(self, book: Book, units: Units) -> None:
         self._book = book
         self._units = units
-        self._slots: dict[str, _Slots] = {}
+        self._slots: dict[str, Slots] = {}
         """Of every controller whose pods say how many replicas are needed."""
         self._service_of: dict[str, str] = {}
         self._owners_of: dict[str, set[str]] = {}
@@ -149,9 +167,7 @@ class Floors:
         self._slots.update(zip(owners, slots, strict=True))
         least = max(each.needs for each in slots) - sum(each.others for each in slots)
         for each in slots:
-            mine = each.counted[: max(0, least)]
-            each.highest = max(mine, default=-1)
-            least -= len(mine)
+            least -= each.take(max(0, least))
         if least > 0:
             for each in slots:
                 each.highest = ALL
@@ -163,7 +179,7 @@ class Floors:
 
     # Slots
 
-    def _read(self, owner: str) -> _Slots:
+    def _read(self, owner: str) -> Slots:
         """The slots of a controller, from its pods and what it wants."""
         units, numbers = self._units, self._units.numbers.of(owner)
         known = self._slots.get(owner)
@@ -190,9 +206,8 @@ class Floors:
         waiting = sum(1 for number in numbers if self._waits(uid_in(owner, number)))
         # Pods that wait may still take the places of those that are deleted.
         given_up = frozenset(sorted(going)[max(0, coming + waiting - kept) :])
-        free = islice((n for n in count() if n not in used), max(0, coming - kept))
         needs = max(said, default=known.needs if known is not None else ALL)
-        return _Slots(sorted(used - given_up | set(free)), given_up, others, needs)
+        return Slots(sorted(used), given_up, max(0, coming - kept), others, needs)
 
     def _noted(self, pod: Pod, stage: Stage) -> int | None:
         """The slot of a pod that was let go and has no seat yet, as after a restart."""

@@ -124,14 +124,14 @@ class Starts(Seats):
                 uid,
                 tuple(PodPlan(p.pod, p.node, p.leaves) for p in entry.reserved.placements),
                 entry.reserved.evicted,
-                entry.reserved.reason.value,
+                entry.reserved.reason,
             )
             for uid in decision.for_
             if (entry := self.world.entries.get(uid)) is not None and entry.reserved is not None
         )
         numbers = tuple(number for number in decision.pods if number in flight.seats)
         grace_s = -(-decision.grace_us // SECOND_US)
-        counted, reason = self._counted(decision), decision.reason.value
+        counted, reason = self._counted(decision), decision.reason
         at_us = counted.at_us if counted is not None else now_us
         eviction = Eviction(decision.for_, reason, grace_s, numbers, kept, at_us, counted)
         goes = self.world.entries.get(decision.workload)
@@ -253,7 +253,7 @@ class Starts(Seats):
         live = {
             number: plan
             for number, plan in plans.items()
-            if self.truth.stage(self.pods.get(plan.uid)) is not Stage.GONE
+            if number < note.pods and self.truth.stage(self.pods.get(plan.uid)) is not Stage.GONE
         }
         flight = Flight(
             self._rebuilt_workload(note, plans),
