@@ -55,7 +55,10 @@ def test_the_version_is_that_of_the_package(capsys: Capture) -> None:
         ),
         (
             "simulate --nodes a --pods b --policy fgd --processes two".split(),
-            'shoal: Invalid value for --processes: unable to convert "two" into int.',
+            (
+                "shoal: Invalid value for --processes: expected a whole number, in digits 0-9,"
+                ' found "two".'
+            ),
         ),
     ],
 )

@@ -151,7 +151,12 @@ def test_submit_says_what_is_wrong_with_file_and_line(shell: Shell, tmp_path: Pa
     [
         ("submit", "nothing to submit; write files, or a line such as --devices 2"),
         ("submit nowhere.yaml", "nowhere.yaml cannot be read: No such file or directory."),
-        ("submit --devices x", 'Invalid value for --devices: unable to convert "x" into int.'),
+        ("submit --devices x", "Invalid value for --devices: expected a whole number, in digits"),
+        ("submit --devices 1.5", "Invalid value for --devices: expected a whole number, in digits"),
+        ("submit --pods 1e1", "Invalid value for --pods: expected a whole number, in digits 0-9"),
+        ("submit --pods 0", "--pods expects how many pods there are, from 1, found 0."),
+        ("submit --pods=-3", "--pods expects how many pods there are, from 1, found -3."),
+        ("decisions --last 1.5", "Invalid value for --last: expected a whole number, in digits"),
         ("submit --devices 2", "1 problem; nothing was submitted."),
         ("cancel", "cancel expects names; write shoal cancel NAME."),
         ("get", "get expects"),

@@ -22,7 +22,7 @@ from shoal.loop.disk import Disk
 from shoal.loop.inbox import Cancel, InboxClosedError
 from shoal.loop.replica import restored
 from shoal.simulation.organisation import fleet
-from shoal.simulation.platform import OBJECTS, RECORDING, BegunWith, Platform
+from shoal.simulation.platform import RECORDING, BegunWith, Platform, begun_with
 from tests.cli.terminal import Terminal
 from tests.objects.written import pool, queue
 from tests.simulation.crashing import hours
@@ -323,14 +323,32 @@ def test_what_was_applied_last_counts_again_unless_other_files_are_named(
     def pool_of(name: str) -> str:
         return pool(name, "nodes: {matchLabels: {shoal.dev/block: l40s}}, types: [notebook]")
 
+    def applied(*texts: str) -> None:
+        what = begun_with(state)
+        assert what is not None
+        with closing(Platform(state, what)) as platform:
+            platform.keep_objects([(f"{n}.yaml", text) for n, text in enumerate(texts)])
+
     assert after() == []
-    (state / OBJECTS).write_text(pool_of("applied-pool") + queue("applied"))
+    applied(pool_of("applied-pool") + queue("applied"))
     assert after() == ["applied-pool", "applied"]
+    # Each file by itself is one that can be read; written one behind the other they are not.
+    long = f"# {'x' * 700_000}\n"
+    applied(f"\ufeff{long}{queue('top')}", f"%YAML 1.1\n---\n{long}{queue('sub', 'parent: top')}")
+    assert after() == ["top", "sub"]
     named = tmp_path / "q.yaml"
     named.write_text(pool_of("named-pool") + queue("named"))
     assert after("--queues", named) == ["named-pool", "named"]
-    assert not (state / OBJECTS).exists()
     assert after() == []
+    applied(queue("again"))
+    kept = state / "objects.json"
+    kept.write_bytes(kept.read_bytes().replace(b"again", b"other"))
+    assert run("shoal", ["up", "--for", "1m", "--state", str(state)]) == 1
+    assert capsys.readouterr().err == (
+        f"shoal: {kept} is damaged: its checksum is wrong. Name another folder with --state to"
+        " begin anew.\n"
+    )
+    assert after("--queues", named) == ["named-pool", "named"]
 
 
 def test_prices_are_given_as_files_of_the_catalogue(

@@ -1,6 +1,6 @@
 """Changed pools and queues: what they will mean, and that they count at once or not at all."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +172,7 @@ def test_a_queue_in_which_nothing_runs_goes_at_once(lab: Api) -> None:
 
 
 def test_what_was_taken_in_is_kept_as_it_was_written(tmp_path: Path) -> None:
-    kept: list[str] = []
+    kept: list[Sequence[tuple[str, str]]] = []
     with platform(tmp_path, queues=None) as rig:
         rig.standing.keep = kept.append
         api = Api(make_app(rig.standing))
@@ -180,7 +180,7 @@ def test_what_was_taken_in_is_kept_as_it_was_written(tmp_path: Path) -> None:
         take(api, TOP, LAB, dry_run=True)
         assert kept == []
         take(api, TOP, LAB)
-    assert kept == [f"# q.yaml\n{TOP}{LAB}\n"]
+    assert kept == [[("q.yaml", f"{TOP}{LAB}")]]
 
 
 def test_what_is_inside_counts_a_device_once(lab: Api) -> None:
@@ -323,3 +323,24 @@ def test_of_several_priorities_of_one_gang_the_highest_counts(lab: Api) -> None:
         }
     )
     assert priorities(lab)["gang"] == ("running", 2000)
+
+
+def test_an_accelerator_that_a_rule_forbids_is_named_beside_what_the_others_lack(lab: Api) -> None:
+    """Four of H100 are free, so "too few devices" alone would not be true."""
+    take(lab, TOP, queue("lab", "parent: acme, guarantee: {H100: 1}, limit: {H100: 2}"))
+    lab.submit(job("big", 4, 2, queue="lab", type="training", accelerators="H100|A100"))
+    said = why(lab, "big")
+    assert said["headline"] == (
+        "H100-SXM5-80GB may not be used: Queue lab holds 0 H100; with 4 more it would hold 4 of"
+        " limit 2. All 2 pods start together, and only 0 of them find a node. Nodes with room for"
+        " one: 0."
+    )
+    assert {each["reason"]: each["nodes"] for each in said["obstacles"]} == {
+        "taint": 1,
+        "accelerator": 2,
+        "whole-devices": 1,
+    }
+    assert "quota" in said["wakes"]
+    chinese = why(lab, "big", **{"accept-language": "zh"})["headline"]
+    assert "不能使用 H100-SXM5-80GB" in chinese
+    assert "队列 lab 已占用 0 个 H100" in chinese

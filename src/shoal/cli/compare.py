@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from cyclopts import Parameter
 
 from shoal.cli.errors import UsageError
+from shoal.cli.numbers import whole_number
 
 
 class Pair(NamedTuple):
@@ -43,7 +44,7 @@ def compare(
     second: Path,
     /,
     *,
-    load: Annotated[int, Parameter(name="--load")] = 100,
+    load: Annotated[int, Parameter(name="--load", converter=whole_number)] = 100,
     policy: Annotated[str | None, Parameter(name="--policy")] = None,
     bounds: Annotated[Path | None, Parameter(name="--bounds")] = None,
     output: Annotated[Literal["table", "json"], Parameter(name=["--output", "-o"])] = "table",

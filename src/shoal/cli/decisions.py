@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from shoal.cli.client import Api, Json
 from shoal.cli.errors import UsageError
+from shoal.cli.numbers import whole_number
 from shoal.cli.on_socket import asked, local
 from shoal.cli.output import Column, Form, Listing, View, plain, show
 from shoal.cli.where import DEFAULT_WHERE, Where, socket_of
@@ -22,7 +23,7 @@ AGAIN_S = 1.0
 def decisions(
     *,
     follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative="")] = False,
-    last: Annotated[int, Parameter(name="--last")] = 20,
+    last: Annotated[int, Parameter(name="--last", converter=whole_number)] = 20,
     output: Annotated[Form, Parameter(name=["--output", "-o"])] = "table",
     where: Where = DEFAULT_WHERE,
 ) -> None:

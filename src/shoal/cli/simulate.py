@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from shoal.cli.errors import CannotError, UsageError
+from shoal.cli.numbers import whole_number
 
 if TYPE_CHECKING:
     from shoal.simulation.results import Run, Spread
@@ -35,12 +36,12 @@ def simulate(  # noqa: PLR0913 - one parameter for each option of the command
     policy: Annotated[str, Parameter(name="--policy")],
     seeds: Annotated[str, Parameter(name="--seeds")] = "42",
     demand: Annotated[Literal["given", "learned"], Parameter(name="--demand")] = "given",
-    moves: Annotated[int, Parameter(name="--moves")] = 0,
+    moves: Annotated[int, Parameter(name="--moves", converter=whole_number)] = 0,
     output: Annotated[
         Literal["table", "json", "csv"], Parameter(name=["--output", "-o"])
     ] = "table",
     report: Annotated[Path | None, Parameter(name="--report")] = None,
-    processes: Annotated[int | None, Parameter(name="--processes")] = None,
+    processes: Annotated[int | None, Parameter(name="--processes", converter=whole_number)] = None,
 ) -> None:
     """Fill a fleet with a trace's pods under several policies, and compare them.
 

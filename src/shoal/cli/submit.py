@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from shoal.cli.client import Api, ApiError, Json
 from shoal.cli.documents import Written, read_all
 from shoal.cli.errors import UsageError
+from shoal.cli.numbers import whole_number
 from shoal.cli.output import plain
 from shoal.cli.where import DEFAULT_WHERE, Where, socket_of
 from shoal.texts.screens import screen_text
@@ -23,9 +24,9 @@ class Line:
 
     name: Annotated[str | None, Parameter(name="--name")] = None
     """The workload's name; made up if not given."""
-    devices: Annotated[int | None, Parameter(name="--devices")] = None
+    devices: Annotated[int | None, Parameter(name="--devices", converter=whole_number)] = None
     """Devices of each pod."""
-    pods: Annotated[int | None, Parameter(name="--pods")] = None
+    pods: Annotated[int | None, Parameter(name="--pods", converter=whole_number)] = None
     """Pods that start together; 1 if not given."""
     accelerators: Annotated[str | None, Parameter(name="--accelerators")] = None
     """Which will do, by name or group, such as H100 or "H100|A100-80GB"."""
@@ -97,6 +98,8 @@ def submit(
             raise UsageError(
                 "nothing to submit; write files, or a line such as --devices 2 --type training."
             )
+        if line.pods is not None and line.pods < 1:
+            raise UsageError(f"--pods expects how many pods there are, from 1, found {line.pods}.")
         written = [Written("", 1, 1, None, manifest_of(line, queue))]
     body: Json = {
         "manifests": [each.data for each in written],

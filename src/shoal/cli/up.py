@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 from cyclopts import Parameter
 
 from shoal.cli.errors import CannotError, UsageError
+from shoal.cli.numbers import whole_number
 from shoal.cli.state import state_folder
 from shoal.cli.stopping import quiet_terminal, stopped_by_signals
 
@@ -72,7 +73,7 @@ def up(
     speed: Annotated[str | None, Parameter(name="--speed")] = None,
     length: Annotated[str | None, Parameter(name="--for")] = None,
     state: Annotated[Path | None, Parameter(name="--state")] = None,
-    seed: Annotated[int | None, Parameter(name="--seed")] = None,
+    seed: Annotated[int | None, Parameter(name="--seed", converter=whole_number)] = None,
     no_screen: Annotated[bool, Parameter(name="--no-screen", negative="")] = False,
 ) -> None:
     """Run a living platform: a simulated fleet, its work, and every decision about it.
@@ -428,17 +429,20 @@ def _written(folder: Path, what: "BegunWith", given: Objects) -> _Read:
     from shoal.cli.apply import failed
     from shoal.objects.files import BadObjectsError, object_texts, read_object_texts
     from shoal.objects.pools import node_problems
-    from shoal.simulation.platform import OBJECTS
+    from shoal.simulation.platform import kept_objects
 
     try:
         catalog = load_catalog(given.catalog)
     except CatalogError as error:
         raise UsageError(str(error)) from None
-    applied = folder / OBJECTS
-    kept = [applied] if applied.exists() else []
+    texts: list[tuple[str, bytes]] = []
+    if not given.queues:
+        with _said(folder):
+            texts = kept_objects(folder)
     try:
-        with as_file(files("shoal.simulation") / "demo.yaml") as demo:
-            texts = object_texts(given.queues or kept or ([demo] if what.demo else []))
+        if not texts:
+            with as_file(files("shoal.simulation") / "demo.yaml") as demo:
+                texts = object_texts(given.queues or ([demo] if what.demo else []))
         written = read_object_texts(texts, catalog)
     except BadObjectsError as error:
         raise failed(error.problems) from None

@@ -195,6 +195,9 @@ def read_manifest(manifest: Mapping[str, Any], as_type: type[T]) -> T:
         return msgspec.json.decode(msgspec.json.encode(_plain(manifest)), type=as_type)
     except (msgspec.MsgspecError, TypeError) as error:
         raise ValueError(f"Kubernetes would not take this manifest: {error}") from error
+    except RecursionError:
+        said = "Kubernetes would not take this manifest: it is nested too deep"
+        raise ValueError(said) from None
 
 
 def _plain(value: Any, under: str = "") -> Any:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from shoal.model.workload import WorkloadType
+from shoal.objects.annotations import PREFIX
 from shoal.objects.manifests import Metadata, Part, Pod, read_manifest
 from shoal.objects.workloads import (
     PODS,
@@ -159,7 +160,21 @@ class _Notebook(Part, frozen=True):
     spec: _NotebookSpec = _NotebookSpec()
 
 
+def _group_of_job(owner: _Job) -> Group:
+    _check_job(f"Job {owner.metadata.name}", owner.spec)
+    return group_of_job(owner)
+
+
+def _check_job(called: str, spec: _JobSpec) -> None:
+    """Raise ValueError for a Job without pods; of one that runs there is at least one left."""
+    for field, count in (("parallelism", spec.parallelism), ("completions", spec.completions)):
+        if count is not None and count < 1:
+            raise ValueError(f"{called} has {field}: {count}, and so no pods; write 1 or more")
+
+
 def _group_of_job_set(owner: _JobSet) -> Group:
+    for job in owner.spec.replicated_jobs:
+        _check_job(f"the Job {job.name} of JobSet {owner.metadata.name}", job.template.spec)
     sets = tuple(
         TemplateSet(
             job.name, job.replicas * job_pods(job.template.spec), job.template.spec.template
@@ -223,7 +238,7 @@ _NOTEBOOK: Final = Form(_Notebook, _group_of_notebook)
 
 FORMS: Final[Mapping[tuple[str, str], Form]] = {
     ("v1", "Pod"): Form(Pod, group_of_pod),
-    ("batch/v1", "Job"): Form(_Job, group_of_job),
+    ("batch/v1", "Job"): Form(_Job, _group_of_job),
     ("apps/v1", "Deployment"): Form(_Replicas, group_of_replicas),
     ("apps/v1", "ReplicaSet"): Form(_Replicas, group_of_replicas),
     ("apps/v1", "StatefulSet"): Form(_Replicas, group_of_replicas),
@@ -245,7 +260,7 @@ def read_group(manifest: Mapping[str, Any]) -> Group:
     api_version, kind = manifest.get("apiVersion"), manifest.get("kind")
     form = FORMS.get((str(api_version), str(kind)))
     if form is None:
-        raise ValueError(_unknown(str(api_version)[:100], str(kind)[:100]))
+        raise ValueError(_unknown(str(api_version or "")[:100], str(kind or "")[:100]))
     group = form.group(read_manifest(manifest, form.struct))
     for each in group.sets:
         if each.count < 0:
@@ -260,8 +275,12 @@ def read_group(manifest: Mapping[str, Any]) -> Group:
 
 
 def _unknown(api_version: str, kind: str) -> str:
+    if not api_version or not kind:
+        return f"names no {'kind' if api_version else 'apiVersion'}; write it"
     versions = [version for version, name in FORMS if name == kind]
     if versions:
         return f"a {kind} of {api_version} is not known; write apiVersion: {versions[0]}"
+    if api_version.startswith(PREFIX):
+        return f"{kind} is of pools and queues, which have no pods; give it to shoal apply"
     known = ", ".join(dict.fromkeys(name for _, name in FORMS))
     return f"pods of a {api_version} {kind} are not known; write one of {known}"

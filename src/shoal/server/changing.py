@@ -43,7 +43,7 @@ class Changes:
             if not dry_run:
                 self._desk.keep_to(written.pools, resolved(new.written.tree, standing.names))
                 standing.take(new.written)
-                standing.keep("---\n".join(f"# {each.name}\n{each.text}\n" for each in files))
+                standing.keep([(each.name, each.text) for each in files])
         return ObjectsView(
             applied=not dry_run,
             pools=len(written.pools),

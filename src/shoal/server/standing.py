@@ -1,6 +1,6 @@
 """What the API stands on: the doors of a platform, the catalogue, and what people wrote."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ from shoal.objects.tree import words_of
 from shoal.texts.language import Language
 
 
-def _forgets(text: str) -> None:
+def _forgets(texts: Sequence[tuple[str, str]]) -> None:
     """Keep nothing."""
 
 
@@ -30,14 +30,15 @@ def _forgets(text: str) -> None:
 class Standing:
     """A platform that is running, and what is known about it beside its world.
 
-    `keep` makes safe what people wrote, as one text, so that a platform that begins again finds it.
+    `keep` makes the files safe that people wrote, as names and texts, so that a platform that
+    begins again finds them.
     """
 
     doors: Doors
     catalog: Catalog
     written: Written
     version: str
-    keep: Callable[[str], None] = _forgets
+    keep: Callable[[Sequence[tuple[str, str]]], None] = _forgets
     names: Names = field(init=False)
     words: Mapping[str, str] = field(init=False)
     """What people wrote, by the accelerators that the world counts together."""

@@ -10,7 +10,7 @@ people ask is answered between ticks, at once.
 """
 
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event as Flag
@@ -49,8 +49,8 @@ RECORDING = "recording"
 _BEGUN_WITH = "platform.json"
 """What it was begun with on one line, and the CRC-32 of that on the next."""
 
-OBJECTS = "objects.yaml"
-"""The pools and queues that people had taken in while it ran."""
+_OBJECTS = "objects.json"
+"""The pools and queues that people had taken in while it ran, in the form of the former."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +73,34 @@ def begun_with(folder: Path) -> BegunWith | None:
     Raises `RecordingError` where that is damaged or gone, and `OSError` where it cannot be read.
     """
     file = folder / _BEGUN_WITH
+    written = _checked(file)
+    if written is None:
+        if segments_in(folder / RECORDING):
+            raise RecordingError(f"{file} is gone, and the recording beside it is not.")
+        return None
+    return msgspec.json.decode(written, type=BegunWith)
+
+
+def kept_objects(folder: Path) -> list[tuple[str, bytes]]:
+    """Return the files that were taken in last in a state folder, each with its name and text.
+
+    They are empty where there are none. Raises `RecordingError` where they are damaged, and
+    `OSError` where they cannot be read.
+    """
+    written = _checked(folder / _OBJECTS)
+    texts = [] if written is None else msgspec.json.decode(written, type=list[tuple[str, str]])
+    return [(name, text.encode()) for name, text in texts]
+
+
+def _checked(file: Path) -> bytes | None:
+    """What a file says on its first line, of which the second is the checksum; None: no file."""
     try:
         written, _, check = file.read_bytes().partition(b"\n")
     except FileNotFoundError:
-        if segments_in(folder / RECORDING):
-            raise RecordingError(f"{file} is gone, and the recording beside it is not.") from None
         return None
     if check != _check(written):
         raise RecordingError(f"{file} is damaged: its checksum is wrong.")
-    return msgspec.json.decode(written, type=BegunWith)
+    return written
 
 
 def _check(written: bytes) -> bytes:
@@ -137,19 +156,21 @@ class Platform:
             self.inbox.put(KeepTo(pools, queues))
             self._step(self.now_us, ())
 
-    def keep_objects(self, text: str) -> None:
-        """Make the pools and queues safe that people had taken in while it runs."""
-        _write(self._disk, self.folder, OBJECTS, text.encode())
+    def keep_objects(self, texts: Sequence[tuple[str, str]]) -> None:
+        """Make the files safe that people had taken in while it runs, each with its name.
+
+        They stay apart: what each may hold, and how large it may be, is said of one file.
+        """
+        self._write(_OBJECTS, msgspec.json.encode(texts))
 
     def forget_objects(self) -> None:
         """Forget those that people had taken in, because others are named now."""
-        self._disk.remove(self.folder / OBJECTS)
+        self._disk.remove(self.folder / _OBJECTS)
 
     def _note(self, what: BegunWith) -> None:
         known = begun_with(self.folder)
         if known is None:
-            written = msgspec.json.encode(what)
-            _write(self._disk, self.folder, _BEGUN_WITH, written + b"\n" + _check(written))
+            self._write(_BEGUN_WITH, msgspec.json.encode(what))
         elif known != what:
             raise DifferentError
 
@@ -161,6 +182,15 @@ class Platform:
             self._writer.step(self.now_us, [ev.QueuesSet(self.now_us, left)])
 
     # Time -------------------------------------------------------------------------------------
+
+    def _write(self, name: str, line: bytes) -> None:
+        """Have a file with a line and its checksum be there whole, in the place of the former."""
+        part = self.folder / f"{name}.part"
+        file = self._disk.create(part)
+        self._disk.append(file, line + b"\n" + _check(line))
+        self._disk.sync(file)
+        file.close()
+        self._disk.publish(part, name)
 
     def run_until(self, end_us: int, stop: Flag | None = None) -> None:
         """Let time pass to `end_us` as fast as it can, or until somebody sets `stop`."""
@@ -210,16 +240,6 @@ class Platform:
         self.now_us = now_us
         self._let_closed_go()
         return decisions
-
-
-def _write(disk: Disk, folder: Path, name: str, data: bytes) -> None:
-    """Have a file be there whole, in the place of one that may be there."""
-    part = folder / f"{name}.part"
-    file = disk.create(part)
-    disk.append(file, data)
-    disk.sync(file)
-    file.close()
-    disk.publish(part, name)
 
 
 class Clock:
