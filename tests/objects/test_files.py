@@ -231,7 +231,8 @@ def test_types_that_are_not_written_are_the_parents() -> None:
             [
                 (
                     "q.yaml:5: spec.reclaimWithin: 'soon' is no duration above zero; write whole"
-                    " numbers with d, h, m or s, such as 10m or 1h30m"
+                    " numbers with d, h, m or s, in this order, such as 10m or 1h30m, and at most"
+                    " 9999d"
                 )
             ],
         ),

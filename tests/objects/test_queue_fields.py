@@ -67,7 +67,7 @@ def test_every_order_can_be_written(order: Order) -> None:
             "aging: soon",
             (
                 "spec.aging: 'soon' is no duration above zero; write whole numbers with d, h, m or"
-                " s, such as 10m or 1h30m"
+                " s, in this order, such as 10m or 1h30m, and at most 9999d"
             ),
         ),
         (

@@ -49,7 +49,6 @@ def test_a_bare_pod_is_a_workload() -> None:
         ({"parallelism": 6, "completions": 4}, 0, 4),
         ({"parallelism": 2, "completions": 8}, 0, 2),
         ({"parallelism": 4, "completions": 8}, 6, 2),
-        ({"parallelism": 0}, 0, 1),
     ],
 )
 def test_a_job_is_a_gang_of_those_that_may_run_at_once(
@@ -148,6 +147,27 @@ def test_counts_that_nobody_means_are_refused(spec: dict[str, int], said: str) -
         read_group(owner("apps/v1", "Deployment", **spec))
 
 
+def test_of_a_job_that_a_cluster_runs_there_is_a_pod_whatever_it_says_by_now() -> None:
+    body = owner("batch/v1", "Job", parallelism=0)
+    assert group_of_job(JOBS.read(msgspec.json.encode(body))).count == 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"parallelism": 0}, "has parallelism: 0, and so no pods; write 1 or more"),
+        ({"parallelism": -3}, "has parallelism: -3, and so no pods; write 1 or more"),
+        ({"parallelism": 2, "completions": 0}, "has completions: 0, and so no pods; write 1"),
+    ],
+)
+def test_a_job_that_would_have_no_pods_gets_none(spec: dict[str, int], said: str) -> None:
+    with pytest.raises(ValueError, match=f"^Job w {said}"):
+        read_group(owner("batch/v1", "Job", **spec))
+    workers = {"name": "workers", "template": {"spec": {**spec, "template": manifest(GPU)}}}
+    with pytest.raises(ValueError, match=f"^the Job workers of JobSet w {said}"):
+        read_group(owner("jobset.x-k8s.io/v1alpha2", "JobSet", replicatedJobs=[workers]))
+
+
 def test_every_kind_is_read_from_nothing_but_its_template() -> None:
     for api_version, kind in FORMS:
         with pytest.raises(ValueError, match=r"would not take|pods"):
@@ -165,6 +185,19 @@ def test_other_kinds_are_refused_with_those_that_are_known() -> None:
         ValueError, match=r"a PyTorchJob of v1 .* write apiVersion: kubeflow.org/v1"
     ):
         read_group({"apiVersion": "v1", "kind": "PyTorchJob"})
+    with pytest.raises(ValueError, match=r"AcceleratorPool is of pools and queues, .* shoal apply"):
+        read_group({"apiVersion": "shoal.dev/v1alpha1", "kind": "AcceleratorPool"})
+    for less, said in (({"kind": "Pod"}, "apiVersion"), ({"apiVersion": "v1"}, "kind")):
+        with pytest.raises(ValueError, match=f"^names no {said}; write it$"):
+            read_group(less)
+
+
+def nested(depth: int) -> Any:
+    """Lists in lists, so deep."""
+    found: list[Any] = []
+    for _ in range(depth):
+        found = [found]
+    return found
 
 
 # What people declare ----------------------------------------------------------------------------
@@ -300,6 +333,20 @@ def test_what_pods_take_to_stop_is_their_longest_grace() -> None:
     body = owner("batch/v1", "Job")
     body["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 600
     assert only(body).grace_us == 600_000_000
+
+
+@pytest.mark.parametrize("seconds", [2**31, 10**18, 2**63 - 1, 10**30])
+def test_no_time_is_longer_than_68_years(seconds: int) -> None:
+    """What Kubernetes lets people write has to fit where microseconds are kept."""
+    longest_us = (2**31 - 1) * 1_000_000
+    said = only(bare(terminationGracePeriodSeconds=seconds, activeDeadlineSeconds=seconds))
+    assert (said.grace_us, said.run_us) == (longest_us, longest_us)
+    assert only(owner("batch/v1", "Job", activeDeadlineSeconds=seconds)).run_us == longest_us
+
+
+def test_a_manifest_that_is_nested_too_deep_is_said_to_be() -> None:
+    with pytest.raises(ValueError, match="would not take this manifest: it is nested too deep"):
+        read_group(bare(x=nested(900)))
 
 
 def test_a_bare_pod_is_made_again_only_if_somebody_says_so() -> None:

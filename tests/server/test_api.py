@@ -91,7 +91,7 @@ def test_a_dry_run_takes_nothing_in(api: Api) -> None:
         (job(""), "metadata.name", "is missing; write a name"),
         (job("j") | {"kind": "DaemonSet"}, "", "are not known; write one of Pod, Job"),
         (job("j") | {"spec": 3}, "", "Kubernetes would not take this manifest"),
-        ({}, "", "are not known; write one of"),
+        ({}, "", "names no apiVersion; write it"),
         (
             job("j") | {"metadata": {"name": "j", "annotations": {"shoal.dev/queue": "vision"}}},
             "metadata.annotations.shoal.dev/queue",

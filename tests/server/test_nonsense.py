@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from shoal.server.app import PREFIX
 from shoal.server.limits import LARGEST_BODY
 from tests.server.client import PROBLEM, Api
+from tests.server.rig import job, pod
 
 
 def test_the_description_of_the_api_loads_nothing_from_elsewhere(api: Api) -> None:
@@ -46,6 +47,12 @@ def test_a_body_that_is_too_large_is_not_read(api: Api) -> None:
         ("/workloads?cursor=W10", None),
         ("/workloads?cursor=WzEsW11d", "cursor: is none that this API sent"),
         ("/nodes?cursor=WzFd", "cursor: is none that this API sent"),
+        ("/decisions?cursor=W10", "cursor: is not known here; leave it out"),
+        ("/decisions/stream?limit=2", "limit: is not known here; leave it out"),
+        ("/status?verbose=1", "verbose: is not known here; leave it out"),
+        ("/metrics?name=up", "name: is not known here; leave it out"),
+        ("/workloads/x?full=1", "full: is not known here; leave it out"),
+        ("/workloads/x/why?full=1", "full: is not known here; leave it out"),
         ("/decisions?after=-1", "after: input should be greater than or equal to 0"),
     ],
 )
@@ -58,6 +65,58 @@ def test_bad_questions_are_answered_with_what_is_allowed(
         return
     assert (answer.status_code, answer.headers["content-type"]) == (400, PROBLEM)
     assert answer.json()["detail"].startswith(said)
+
+
+def test_nothing_is_done_where_it_is_asked_with_words_that_are_not_known(api: Api) -> None:
+    """A dry run that is asked for in the wrong place must not be one in earnest."""
+    for path, body in (
+        ("/objects", {"files": [{"name": "q.yaml", "text": ""}]}),
+        ("/workloads", {"manifests": [pod("a")]}),
+        ("/release", None),
+        ("/resume", None),
+    ):
+        answer = api.post(f"{PREFIX}{path}?dry_run=true", json=body)
+        assert (answer.status_code, answer.headers["content-type"]) == (400, PROBLEM)
+        assert answer.json()["detail"] == "dry_run: is not known here; leave it out"
+    for path in ("/release", "/resume"):
+        answer = api.post(PREFIX + path, json={"by": "ann"})
+        assert answer.json()["detail"] == "by: is not known here; leave it out"
+        assert api.post(PREFIX + path, json={}).status_code == 200
+    api.submit(pod("a"))
+    assert api.delete(f"{PREFIX}/workloads/{api.rig.uid('a')}?dry_run=true").status_code == 400
+    assert len(api.ask("/workloads")["items"]) == 1
+    assert len(api.ask("/queues")["items"]) == 5
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("/objects", {"files": [{"name": "q.yaml", "text": "\ud800"}]}, "files.0.text"),
+        ("/objects", {"files": [{"name": "\udfff", "text": ""}]}, "files.0.name"),
+        ("/workloads", {"manifests": [{"kind": "\ud800", "apiVersion": "v1"}]}, "manifests.0"),
+        ("/workloads", {"manifests": [{"spec": {"\ud800": 1}}]}, "manifests.0"),
+    ],
+)
+def test_half_a_character_is_said_to_be_one(
+    api: Api, path: str, body: dict[str, Any], field: str
+) -> None:
+    headers = {"Content-Type": "application/json"}
+    answer = api.post(PREFIX + path, content=json.dumps(body), headers=headers)
+    assert (answer.status_code, answer.headers["content-type"]) == (400, PROBLEM)
+    said = "has half of a character (a surrogate); write whole ones"
+    assert answer.json()["detail"] == f"{field}: {said}"
+
+
+@pytest.mark.parametrize("seconds", [-1, 0, 2**31, 2**63 - 1, 10**30])
+def test_the_platform_outlives_every_time_that_a_manifest_can_say(api: Api, seconds: int) -> None:
+    times = {"terminationGracePeriodSeconds": seconds, "activeDeadlineSeconds": seconds}
+    alone = pod("alone")
+    alone["spec"] |= times
+    together = job("together", pods=2)
+    together["spec"]["activeDeadlineSeconds"] = seconds
+    together["spec"]["template"]["spec"] |= times
+    api.submit(alone, together)
+    assert len(api.ask("/workloads")["items"]) == 2
 
 
 def test_other_ways_are_problems_too(api: Api) -> None:

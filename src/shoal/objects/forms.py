@@ -109,8 +109,8 @@ class Source:
         if not total and not (or_none and is_zero(text)):
             self.complain(
                 path,
-                f"{text!r} is no duration above zero; write whole numbers with d, h, m or s, such"
-                " as 10m or 1h30m",
+                f"{text!r} is no duration above zero; write whole numbers with d, h, m or s, in"
+                " this order, such as 10m or 1h30m, and at most 9999d",
             )
         return total
 

@@ -20,6 +20,9 @@ from shoal.objects.pods import DEFAULT_RULES, Reading, Rules, reading_of
 
 SECOND_US: Final = 1_000_000
 
+LONGEST_S: Final = (1 << 31) - 1
+"""The longest time that is read, 68 years: some fields of Kubernetes hold any number of seconds."""
+
 PODS: Final = "pods"
 """The name of the only set of pods."""
 
@@ -258,7 +261,7 @@ def _wrong_minimum(group: Group, pods: TemplateSet, reading: Reading) -> Refusal
 def _grace_us(group: Group) -> int:
     """How long its pods take to stop, at most."""
     graces = (each.template.spec.termination_grace_period_seconds for each in group.sets)
-    return max(0, *graces) * SECOND_US
+    return min(LONGEST_S, max(0, *graces)) * SECOND_US
 
 
 def _run_us(group: Group, readings: Sequence[Reading]) -> int | None:
@@ -266,5 +269,5 @@ def _run_us(group: Group, readings: Sequence[Reading]) -> int | None:
     written = [run for reading in readings if (run := reading.annotations.run_us) is not None]
     declared = [max(written)] if written else []
     if group.deadline_s is not None:
-        declared.append(max(1, group.deadline_s) * SECOND_US)
+        declared.append(min(LONGEST_S, max(1, group.deadline_s)) * SECOND_US)
     return min(declared, default=None)

@@ -24,7 +24,7 @@ from shoal.server.explain import explanation
 from shoal.server.limits import BodyLimit
 from shoal.server.metrics import CONTENT_TYPE, metrics_text
 from shoal.server.object_models import ObjectFiles, ObjectsView
-from shoal.server.paging import PageQuery, cut
+from shoal.server.paging import LimitQuery, NoQuery, PageQuery, cut
 from shoal.server.problems import RESPONSES, Kind, ProblemError
 from shoal.server.queues import queue_views
 from shoal.server.standing import Look, Standing, id_of, uid_of
@@ -74,14 +74,14 @@ class DeviceQuery(NodeQuery):
     state: Literal["free", "kept", "held", "lost"] | None = None
 
 
-class DecisionQuery(PageQuery):
+class DecisionQuery(LimitQuery):
     """Which decisions to list: those after an id, or without one the last."""
 
     after: Annotated[int, Field(ge=0)] | None = None
     workload: Word | None = None
 
 
-class StreamQuery(PageQuery):
+class StreamQuery(NoQuery):
     """Where a stream begins."""
 
     after: Annotated[int, Field(ge=0)] | None = None
@@ -115,6 +115,13 @@ AtChanges = Annotated[Changes, Depends(_changes)]
 In = Annotated[Language, Depends(_language)]
 Identity = Annotated[str, Path(max_length=600)]
 
+
+def _unasked(_: Annotated[NoQuery, Query()]) -> None:
+    """Refuse parameters where a route knows none, such as a dry_run beside a body."""
+
+
+BARE = [Depends(_unasked)]
+
 api = APIRouter(prefix=PREFIX, responses=RESPONSES)
 
 
@@ -140,7 +147,7 @@ def make_app(standing: Standing) -> FastAPI:
 # Workloads ------------------------------------------------------------------------------------
 
 
-@api.post("/workloads", status_code=201, tags=["workloads"])
+@api.post("/workloads", status_code=201, tags=["workloads"], dependencies=BARE)
 def submit_workloads(sent: m.Submission, standing: Here, desk: AtDesk, language: In) -> m.Submitted:
     """Take in manifests, all or none. What is wrong is said for each document and field."""
     with standing.reading(language) as look:
@@ -198,21 +205,21 @@ def _is_named(life: Life, name: str) -> bool:
     return name in (workload.name, id_of(workload.uid)) or workload.name.startswith(f"{name}/")
 
 
-@api.get("/workloads/{identity}", tags=["workloads"])
+@api.get("/workloads/{identity}", tags=["workloads"], dependencies=BARE)
 def get_workload(identity: Identity, standing: Here, language: In) -> m.WorkloadView:
     """One workload, also for a while after it has ended."""
     with standing.reading(language) as look:
         return workload_view(look, _life(look, identity))
 
 
-@api.get("/workloads/{identity}/why", tags=["workloads"])
+@api.get("/workloads/{identity}/why", tags=["workloads"], dependencies=BARE)
 def explain_workload(identity: Identity, standing: Here, language: In) -> m.ExplanationView:
     """Why it waits, where it is, or how it ended."""
     with standing.reading(language) as look:
         return explanation(look, _life(look, identity))
 
 
-@api.delete("/workloads/{identity}", tags=["workloads"])
+@api.delete("/workloads/{identity}", tags=["workloads"], dependencies=BARE)
 def cancel_workload(identity: Identity, standing: Here, desk: AtDesk) -> m.Cancelled:
     """End a workload, whether it waits or runs."""
     with standing.reading() as look:
@@ -239,7 +246,7 @@ def _life(look: Look, identity: str) -> Life:
 # Queues, pools, nodes, devices ----------------------------------------------------------------
 
 
-@api.post("/objects", tags=["queues"])
+@api.post("/objects", tags=["queues"], dependencies=BARE)
 def take_objects(sent: ObjectFiles, changes: AtChanges, language: In) -> ObjectsView:
     """Have these be all pools and queues, at once, and say what that means."""
     return changes.take(sent.files, language, dry_run=sent.dry_run)
@@ -407,22 +414,22 @@ def _news(standing: Standing, language: Language, after: int) -> tuple[int, list
 # The platform ---------------------------------------------------------------------------------
 
 
-@api.get("/status", tags=["platform"])
+@api.get("/status", tags=["platform"], dependencies=BARE)
 def get_status(standing: Here, language: In) -> m.StatusView:
     """How the platform is."""
     with standing.reading(language) as look:
         return status_view(look)
 
 
-@api.post("/release", tags=["platform"])
-def release(desk: AtDesk) -> m.ActingView:
+@api.post("/release", tags=["platform"], dependencies=BARE)
+def release(desk: AtDesk, _: m.Nothing | None = None) -> m.ActingView:
     """Have Shoal decide nothing any more; what runs goes on."""
     desk.act(acts=False)
     return m.ActingView(acting=False)
 
 
-@api.post("/resume", tags=["platform"])
-def resume(desk: AtDesk) -> m.ActingView:
+@api.post("/resume", tags=["platform"], dependencies=BARE)
+def resume(desk: AtDesk, _: m.Nothing | None = None) -> m.ActingView:
     """Have Shoal decide again, and evict again where that is frozen."""
     resumed = desk.act(acts=True)
     return m.ActingView(acting=True, evictions_resumed=resumed)
@@ -431,6 +438,7 @@ def resume(desk: AtDesk) -> m.ActingView:
 @api.get(
     "/metrics",
     tags=["platform"],
+    dependencies=BARE,
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )

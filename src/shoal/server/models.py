@@ -1,12 +1,13 @@
 """What the API sends and takes. Names carry their units; times are RFC 3339 in UTC."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from shoal.model.modes import Mode
 from shoal.model.workload import WorkloadType
+from shoal.server.whole import Manifest
 
 
 class Model(BaseModel):
@@ -439,10 +440,14 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$", m
 class Submission(Model):
     """Manifests to take in, all or none. With `dry_run` they are only judged."""
 
-    manifests: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=1000)]
+    manifests: Annotated[list[Manifest], Field(min_length=1, max_length=1000)]
     namespace: Name = "default"
     queue: Name | None = None
     dry_run: bool = False
+
+
+class Nothing(Model):
+    """What is sent where there is nothing to say."""
 
 
 class Submitted(Model):

@@ -5,13 +5,14 @@ from typing import Annotated
 from pydantic import Field
 
 from shoal.server.models import Model
+from shoal.server.whole import Text
 
 
 class ObjectFile(Model):
     """A file with pools and queues; `name` is what problems call it."""
 
-    name: Annotated[str, Field(min_length=1, max_length=1000)]
-    text: str
+    name: Annotated[Text, Field(min_length=1, max_length=1000)]
+    text: Text
 
 
 class ObjectFiles(Model):

@@ -20,12 +20,21 @@ Key = tuple[str | int, ...]
 LARGEST_PAGE = 1000
 
 
-class PageQuery(BaseModel):
-    """What every list is asked with."""
+class NoQuery(BaseModel):
+    """Base of what is asked with; by itself nothing is."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+
+class LimitQuery(NoQuery):
+    """What a list is asked with that goes on behind an id."""
+
     limit: Annotated[int, Field(ge=1, le=LARGEST_PAGE)] = 200
+
+
+class PageQuery(LimitQuery):
+    """What a list in pages is asked with."""
+
     cursor: Annotated[str, Field(max_length=2000)] = ""
 
 

@@ -128,6 +128,8 @@ def _part(error: Any) -> ProblemPart:
     message = str(error["msg"])
     if error["type"] == "extra_forbidden":
         message = "is not known here; leave it out"
+    elif error["type"] == "value_error":
+        message = str(error["ctx"]["error"])
     elif error["type"] == "missing":
         message = "is missing"
     elif not place:

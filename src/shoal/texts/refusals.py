@@ -91,7 +91,7 @@ _ENGLISH: Final[Mapping[RefusalCode | HintCode, str]] = {
     RefusalCode.UNSUPPORTED_AFFINITY: "{field} cannot be read: {detail}",
     RefusalCode.NOT_A_DURATION: (
         "{field} is {value!r}, which is no duration above zero; write whole numbers with d, h, m or"
-        " s, such as 2h or 1h30m"
+        " s, in this order, such as 2h or 1h30m, and at most 9999d"
     ),
     RefusalCode.NOT_A_MOMENT: (
         "{field} is {value!r}, which is no moment; write date and time with a zone (RFC 3339), such"
@@ -194,7 +194,8 @@ _CHINESE: Final[Mapping[RefusalCode | HintCode, str]] = {
     ),
     RefusalCode.UNSUPPORTED_AFFINITY: "无法读取 {field}：{detail}",
     RefusalCode.NOT_A_DURATION: (
-        "{field} 的值 {value!r} 不是大于零的时长；请用整数加 d、h、m、s，例如 2h 或 1h30m"
+        "{field} 的值 {value!r} 不是大于零的时长；请按 d、h、m、s 的顺序写整数，"
+        "例如 2h 或 1h30m，最多 9999d"
     ),
     RefusalCode.NOT_A_MOMENT: (
         "{field} 的值 {value!r} 不是有效的时间；请写带时区的日期和时间（RFC 3339），"

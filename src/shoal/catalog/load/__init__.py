@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from datetime import date
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
@@ -116,31 +117,41 @@ def _validated(document: Document, problems: list[str]) -> schema.CatalogFile | 
         return None
 
 
+_SENTENCES: Final = {
+    "missing": "is missing; write it",
+    "int_type": "must be a whole number without quotes and units, not {shown}",
+    "string_type": 'must be text, not {shown}; put it in quotes: "..."',
+    "bool_type": "must be true or false, not {shown}",
+    "list_type": "must be a list, not {shown}; write [...]",
+    "dict_type": "must be a mapping, not {shown}",
+    "model_type": "must be a mapping, not {shown}",
+    "date_type": "must be a day without quotes, such as 2026-11-29, not {shown}",
+    "literal_error": "must be {expected}, not {shown}",
+    "string_pattern_mismatch": "{shown} does not have the form {pattern}",
+    "greater_than_equal": "must be {ge:,} or more, not {shown}",
+    "less_than_equal": "must be {le:,} or less, not {shown}",
+    "string_too_long": "has more than {max_length:,} characters: {shown}",
+    "too_short": "has {actual_length:,} entries; write {min_length:,} or more",
+    "too_long": "has more than {max_length:,} entries; write fewer",
+}
+"""What pydantic finds, by its types of errors."""
+
+
 def in_words(part: Any) -> str:
     """What pydantic found, said so that the reader knows what to write."""
-    kind, given = part["type"], part.get("input")
-    shown = repr(given)[:60]
-    match kind:
-        case "extra_forbidden":
-            word = str(part["loc"][-1])
-            near = difflib.get_close_matches(word[:80], _FIELDS, n=1)
-            return f"is not known here{f'; did you mean {near[0]}?' if near else '; remove it'}"
-        case "missing":
-            return "is missing; write it"
-        case "int_type":
-            return f"must be a whole number without quotes and units, not {shown}"
-        case "string_type":
-            return f'must be text, not {shown}; put it in quotes: "..."'
-        case "bool_type":
-            return f"must be true or false, not {shown}"
-        case "list_type":
-            return f"must be a list, not {shown}; write [...]"
-        case "dict_type" | "model_type":
-            return f"must be a mapping, not {shown}"
-        case "date_type":
-            return f"must be a day without quotes, such as 2026-11-29, not {shown}"
-        case "literal_error":
-            return f"must be {part['ctx']['expected']}, not {shown}"
-        case "string_pattern_mismatch":
-            return f"{shown} does not have the form {part['ctx']['pattern']}"
-    return f"{part['msg'][0].lower()}{part['msg'][1:]}, not {shown}"
+    if part["type"] == "extra_forbidden":
+        word = str(part["loc"][-1])
+        near = difflib.get_close_matches(word[:80], _FIELDS, n=1)
+        return f"is not known here{f'; did you mean {near[0]}?' if near else '; remove it'}"
+    shown = _shown(part.get("input"))
+    sentence = _SENTENCES.get(part["type"])
+    if sentence is None:
+        return f"{part['msg'][0].lower()}{part['msg'][1:]}, not {shown}"
+    return sentence.format(shown=shown, **part.get("ctx", {}))
+
+
+def _shown(given: Any) -> str:
+    """A value as people wrote it, or what Python calls it."""
+    if isinstance(given, bool):
+        return "true" if given else "false"
+    return str(given) if isinstance(given, date) else repr(given)[:60]

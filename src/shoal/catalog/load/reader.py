@@ -22,6 +22,8 @@ LARGEST_FILE: Final = 1 << 20
 _DEEPEST: Final = 24
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INT: Final = re.compile(r"[+-]?(?:0|[1-9][0-9]{0,17})")
+_TOO_LARGE: Final = re.compile(r"[+-]?[1-9][0-9]{18,}")
+_NO_NUMBER: Final = re.compile(r"[+-]?\.(inf|nan)", re.IGNORECASE)
 
 
 class CatalogError(ValueError):
@@ -161,11 +163,15 @@ class _Converter:
             case "tag:yaml.org,2002:int" if _INT.fullmatch(text):
                 return int(text)
             case "tag:yaml.org,2002:int":
-                raise self.refused(node, f"{text[:40]!r} is not a plain whole number; use 0-9 only")
+                raise self.refused(node, _no_integer(text))
             case "tag:yaml.org,2002:bool" if text in ("true", "false"):
                 return text == "true"
             case "tag:yaml.org,2002:bool":
-                raise self.refused(node, f"{text!r} means true or false in YAML; put it in quotes")
+                raise self.refused(
+                    node,
+                    f"{text!r} means true or false in YAML; write true or false, or put it in"
+                    " quotes",
+                )
             case "tag:yaml.org,2002:null":
                 return None
             case "tag:yaml.org,2002:timestamp":
@@ -175,9 +181,9 @@ class _Converter:
                     sentence = f"{text[:40]!r} is not a day; write YYYY-MM-DD"
                     raise self.refused(node, sentence) from None
             case "tag:yaml.org,2002:float":
-                raise self.refused(
-                    node, f"{text[:40]!r} has a fraction; write a whole number, or quote a version"
-                )
+                raise self.refused(node, _no_integer(text))
+            case "tag:yaml.org,2002:merge":
+                raise self.refused(node, "merge keys (<<) are not accepted; write it out")
         raise self.refused(node, f"the tag {node.tag[:60]!r} is not accepted; write plain data")
 
     def plain(self, node: yaml.Node, tag: str) -> None:
@@ -186,6 +192,18 @@ class _Converter:
 
     def refused(self, node: yaml.Node, sentence: str) -> CatalogError:
         return CatalogError([f"{self.name}:{node.start_mark.line + 1}: {sentence}"])
+
+
+def _no_integer(text: str) -> str:
+    """Why what YAML takes for a number is none that is accepted."""
+    shown = f"{text[:40]!r}"
+    if _TOO_LARGE.fullmatch(text):
+        return f"{shown} is too large; write at most 18 digits"
+    if _NO_NUMBER.fullmatch(text):
+        return f"{shown} is not a whole number; write one"
+    if "." in text:
+        return f"{shown} has a fraction; write a whole number, or quote a version"
+    return f"{shown} is not a plain whole number; use 0-9 only"
 
 
 def _child(node: yaml.Node | None, step: int | str) -> yaml.Node | None:
