@@ -14,6 +14,7 @@ The first day that fails ends it and names its seed; `lived(seed)` lives through
 import os
 import random
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -181,9 +182,9 @@ class Day:
 
     # What happens -----------------------------------------------------------------------------
 
-    def step(self) -> None:
-        """Let one thing happen, and check everything."""
-        kinds = {
+    def kinds(self) -> dict[Callable[[], None], float]:
+        """Return what may happen, and how often."""
+        return {
             self.node_changes: 5,
             self.device_changes: 2,
             self.mask_changes: 1,
@@ -201,6 +202,10 @@ class Day:
             self.cycle_with_small_budget: 4,
             self.restart: 1,
         }
+
+    def step(self) -> None:
+        """Let one thing happen, and check everything."""
+        kinds = self.kinds()
         self.chance.choices(list(kinds), list(kinds.values()))[0]()
         debts = check(self.world)
         assert {(d.kind, d.where): d.amount for d in self.validator.debts} == debts
@@ -366,7 +371,8 @@ class Day:
             assert np.array_equal(before[name], array), name
         assert self.loop.turn(self.time, budget) == came
         for examined in came.examined:
-            group = self.world.entries[examined.uid].group
+            entry = self.world.entries.get(examined.uid)  # it may be refused
+            group = entry.group if entry is not None else None
             for _, _, uid in group.members if group is not None else ():
                 self.looked_at[uid] = self.time
         if any(isinstance(each, Start | Resize) for each in came.decisions):
@@ -443,7 +449,7 @@ class Day:
             return
         world, differences = replay(self.recorded, self.policy, SEED)
         assert not differences
-        assert list(world.snapshot(0)) == list(self.world.snapshot(0))
+        assert list(world.snapshot(self.time)) == list(self.world.snapshot(self.time))
 
 
 def lived(seed: int) -> Day:
