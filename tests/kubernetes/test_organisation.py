@@ -20,6 +20,7 @@ from tests.kubernetes.fake_api import in_loop, until
 from tests.kubernetes.manifests import Body, namespace, node, pod
 from tests.kubernetes.rig import CATALOG, Rig, Shoal
 from tests.kubernetes.tenants import H100, in_queue
+from tests.objects.written import pool
 
 ROOT = Queue("root")
 LAB = Queue("lab", "root", guarantee=((H100, 1),))
@@ -235,6 +236,44 @@ async def test_files_that_are_wrong_change_nothing_and_are_told(
     await until(lambda: bool(shoal.scheduler.files.refused))
     assert shoal.world.tenants.tree.get("desks") is not None
     following.cancel()
+
+
+@in_loop
+async def test_files_that_would_put_a_node_into_two_pools_are_taken_in_when_its_labels_allow_it(
+    tmp_path: Path, quick: None, rig: Rig
+) -> None:
+    rig.put(NODES, node("n2", 4))
+    for name, key in (("n1", "one"), ("n2", "both")):
+        rig.change(NODES, name, metadata={"labels": {key: "yes"}})
+    file = tmp_path / "pools.yaml"
+    file.write_text(pool("one", "nodes: {matchLabels: {one: 'yes'}}"))
+    shoal = Shoal(rig, options=SchedulerOptions(tick_s=0.0, files=(file,)))
+    await shoal.step()
+    scheduler = shoal.scheduler
+    following = asyncio.create_task(scheduler.files.follow(scheduler._keep_to))
+    pools = [pool(name, f"nodes: {{matchLabels: {{{name}: 'yes'}}}}") for name in ("one", "both")]
+    rig.change(NODES, "n1", metadata={"labels": {"both": "yes"}})
+    await shoal.step()
+    file.write_text("".join(pools))
+    await until(lambda: bool(scheduler.files.refused))
+    (said,) = scheduler.files.refused
+    assert said == (
+        "node n1 is in the pools both and one; a node is in one pool: change its labels or the"
+        " pools' spec.nodes"
+    )
+    assert (refused_metric(shoal), shoal.world.fleet.pools) == (1, ())
+    rig.change(NODES, "n1", metadata={"labels": {"both": "no"}})
+    await shoal.step()
+    await until(lambda: not scheduler.files.refused)
+    await shoal.step()
+    assert [each.name for each in shoal.world.fleet.pools] == ["both", "one"]
+    # A node that comes to be in two pools by its labels is no reason to refuse other files.
+    rig.change(NODES, "n1", metadata={"labels": {"both": "yes"}})
+    await shoal.step()
+    file.write_text(f"{''.join(pools)}---{TEXT}".replace("NAME", "lab"))
+    await until(lambda: shoal.scheduler.organisation.written.tree.get("lab") is not None)
+    following.cancel()
+    assert refused_metric(shoal) == 0
 
 
 @in_loop

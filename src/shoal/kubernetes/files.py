@@ -33,26 +33,36 @@ class Files:
         self._read = self._state()
         self.refused: tuple[str, ...] = ()
         """What is wrong with them; meanwhile what was taken in before holds."""
+        self._do_not_suit = False
+        """Whether they are well, and were not taken in all the same."""
 
     async def follow(self, take: Callable[[Written], None]) -> None:
-        """Hand over what they say whenever they changed, until cancelled."""
+        """Hand over what they say whenever they changed, until cancelled.
+
+        `take` raises `BadObjectsError` where they do not suit the cluster. As that may change
+        while they do not, they are handed over again then.
+        """
         seen = self._read
         while True:
             await asyncio.sleep(EVERY_S)
             before, seen = seen, await asyncio.to_thread(self._state)
-            if seen == before and seen != self._read:
+            if seen == before and (seen != self._read or self._do_not_suit):
                 self._read = seen
                 await self._take(take)
 
     async def _take(self, take: Callable[[Written], None]) -> None:
+        self._do_not_suit = False
         try:
             written = await asyncio.to_thread(read_objects, self._paths, self._catalog)
+            self._do_not_suit = True
+            take(written)
         except BadObjectsError as error:
+            if self.refused != error.problems:
+                said = "files are not taken in; what was before holds"
+                _log.error(said, problems=error.problems)
             self.refused = error.problems
-            _log.error("files are not taken in; what was before holds", problems=error.problems)
-            return
-        self.refused = ()
-        take(written)
+        else:
+            self.refused, self._do_not_suit = (), False
 
     def _state(self) -> State:
         found = []

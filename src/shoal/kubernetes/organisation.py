@@ -2,10 +2,10 @@
 
 from shoal.core.tenancy.inside import inside_of
 from shoal.kubernetes.watching.source import Source
-from shoal.loop.meanings import change
+from shoal.loop.meanings import change, several_pools
 from shoal.model.meaning import Meaning
 from shoal.model.queue import QueueTree
-from shoal.objects.files import Written
+from shoal.objects.files import BadObjectsError, Written
 from shoal.objects.meaning import closing_kept, without_closed
 from shoal.objects.quotas import Names
 from shoal.objects.tree import resolved
@@ -21,7 +21,14 @@ class Organisation:
         self.written = Written()
 
     def take(self, written: Written, now_us: int) -> tuple[Meaning, ...]:
-        """Keep to these from now on, all at once; return what that means for who is there."""
+        """Keep to these from now on, all at once; return what that means for who is there.
+
+        Raises `BadObjectsError` where a node would come to be in several pools, and changes nothing
+        then.
+        """
+        problems = several_pools(self._source.world, self.written, written)
+        if problems:
+            raise BadObjectsError(problems)
         foreseen = change(self._source.world, self.written, written, self._names, now_us)
         self._keep(foreseen.written, now_us)
         return foreseen.meanings

@@ -28,14 +28,13 @@ from shoal.kubernetes.watching.truth import Stage, Truth, listed
 from shoal.kubernetes.wire.kinds import NAMESPACES
 from shoal.kubernetes.wire.pod import Pod
 from shoal.loop.engine import Loop, NoRecorder
-from shoal.loop.meanings import change, labels_of
+from shoal.loop.meanings import change, several_pools
 from shoal.model.hold import Hold
 from shoal.model.meaning import Meaning
 from shoal.model.pool import Pool, pools_of_node
 from shoal.model.verdict import Verdict
 from shoal.model.workload import Placement, WorkloadType
 from shoal.objects.files import BadObjectsError, Written
-from shoal.objects.pools import node_problems
 from shoal.objects.quotas import names_of
 
 NOTHING: Final = Written()
@@ -425,13 +424,13 @@ async def look_ahead(
 ) -> tuple[Meaning, ...]:
     """What it means for a cluster to keep to these pools and queues instead of those.
 
-    Raises `BadObjectsError` where a node would be in several pools.
+    Raises `BadObjectsError` where a node would come to be in several pools.
     """
     truth = await listed(client, as_if_managed=True)
     askers = Askers(truth, controllers)
     await askers.begin(client)
     world = _made_anew(truth, catalog, old, askers).world
-    problems = node_problems(new.pools, labels_of(world))
+    problems = several_pools(world, old, new)
     if problems:
         raise BadObjectsError(problems)
     return change(world, old, new, names_of(catalog), now_us()).meanings

@@ -22,10 +22,12 @@ from shoal.model.meaning import (
     RunsEnded,
     WaitsRefused,
 )
+from shoal.model.pool import pools_of_node
 from shoal.model.queue import QueueTree
 from shoal.model.workload import WorkloadType
 from shoal.objects.files import Written
 from shoal.objects.meaning import closing_kept, meaning, pools_meaning
+from shoal.objects.pools import node_problems
 from shoal.objects.quotas import Names
 from shoal.objects.tree import resolved, words_of
 
@@ -50,6 +52,17 @@ class Change:
 def labels_of(world: World) -> dict[str, Mapping[str, str]]:
     """The labels of the nodes that are there, by name."""
     return {node.name: node.labels for node in world.fleet.nodes if node is not None}
+
+
+def several_pools(world: World, old: Written, new: Written) -> list[str]:
+    """What is wrong with new pools that choose a node twice which the old ones did not.
+
+    Labels of nodes change as well, so a node may be in several pools already; that is no reason to
+    refuse files that leave it there.
+    """
+    labels = labels_of(world)
+    already = {name for name, own in labels.items() if len(pools_of_node(old.pools, own)) > 1}
+    return node_problems(new.pools, {n: own for n, own in labels.items() if n not in already})
 
 
 def change(world: World, old: Written, new: Written, names: Names, now_us: int) -> Change:
