@@ -116,6 +116,19 @@ def test_refusals_are_told_in_the_language_of_who_asks(api: Api) -> None:
     body = {"manifests": [pod("p", memory="much")]}
     answer = api.post(f"{PREFIX}/workloads", json=body, headers={"Accept-Language": "zh-CN,zh"})
     assert "请写" in answer.json()["errors"][0]["message"]
+    for queue, said in (("visoin", "没有队列 visoin"), ("research", "research 下还有队列")):
+        body = {"manifests": [pod("p", queue=queue)]}
+        answer = api.post(f"{PREFIX}/workloads", json=body, headers={"Accept-Language": "zh"})
+        message = answer.json()["errors"][0]["message"]
+        assert said in message
+        assert "serving, vision, nlp" in message
+
+
+def test_an_accelerator_like_no_other_is_refused_with_some_that_there_are(api: Api) -> None:
+    ((_, _, message),) = api.refused(pod("p", accelerators="Q"))
+    near = message.partition("Nearest: ")[2].split(", ")
+    assert len(near) == 3
+    assert all(near)
 
 
 def test_work_without_a_queue_takes_the_one_of_the_submission(api: Api) -> None:

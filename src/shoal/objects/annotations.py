@@ -144,10 +144,12 @@ def read_annotations(
     return Annotations(**found, hints=_rounded(annotations.get(MEMORY)))
 
 
-def nearest(word: str, known: Collection[str], most: int = 3) -> tuple[str, ...]:
-    """Words of `known` that look like `word`, the likest first."""
+def nearest(
+    word: str, known: Collection[str], most: int = 3, least: float = 0.5
+) -> tuple[str, ...]:
+    """Words of `known` that look like `word`, the likest first; with `least` 0 however little."""
     folded = {each.lower(): each for each in sorted(known)}
-    near = difflib.get_close_matches(word.lower()[:80], folded, n=most, cutoff=0.5)
+    near = difflib.get_close_matches(word.lower()[:80], folded, n=most, cutoff=least)
     return tuple(folded[each] for each in near)
 
 

@@ -330,7 +330,7 @@ def _models(
         known = {name for model in catalog.models for name in (model.name, *model.groups)}
         for word in annotations.accelerators:
             if word not in known:
-                near = ", ".join(nearest(word, known))
+                near = ", ".join(nearest(word, known) or nearest(word, known, least=0.0))
                 return refuse(RefusalCode.UNKNOWN_ACCELERATOR, ACCELERATORS, word, near=near), False
         models, narrowed = _named(models, annotations.accelerators), True
     if annotations.links:

@@ -17,6 +17,7 @@ from shoal.objects.pods import Rules, reading_of
 from shoal.objects.rights import priority_in, type_in
 from shoal.objects.workloads import Group, is_spare, workload_of
 from shoal.server.models import ProblemPart
+from shoal.texts.answers import answer_text
 from shoal.texts.language import Language
 from shoal.texts.refusals import hint_text, refusal_text
 
@@ -178,15 +179,12 @@ class Reader:
         if leaves and queue not in leaves:
             names = ", ".join(leaves[:8]) + (", ..." if len(leaves) > 8 else "")
             known = self._tree.get(queue)
-            if known is not None and known.closing:
-                said_of = f"queue {queue} is being deleted, and nothing new starts in it"
-            elif known is not None:
-                said_of = f"work waits in leaves of the tree, and {queue} has queues below it"
-            elif said or self._queue is not None:
-                said_of = f"there is no queue {queue}"
+            if known is not None:
+                wrong = "queue-closing" if known.closing else "queue-above-others"
             else:
-                said_of = "names no queue"
-            self._complain(number, QUEUE, f"{said_of}; write one of {names}")
+                wrong = "queue-unknown" if said or self._queue is not None else "queue-unnamed"
+            text = answer_text(wrong, self._language, queue=queue, names=names)
+            self._complain(number, QUEUE, text)
         return queue
 
     def _priority_in(

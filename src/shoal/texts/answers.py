@@ -51,6 +51,15 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
             "Never with these pools: {asked:,} pods start together, and the nodes that serve work"
             " of type {word} hold {most:,} of them when they are empty."
         ),
+        "queue-closing": (
+            "queue {queue} is being deleted, and nothing new starts in it; write one of {names}"
+        ),
+        "queue-above-others": (
+            "work waits in leaves of the tree, and {queue} has queues below it; write one of"
+            " {names}"
+        ),
+        "queue-unknown": "there is no queue {queue}; write one of {names}",
+        "queue-unnamed": "names no queue; write one of {names}",
         "left-out": "{accelerators} may not be used: {rule}",
         "gang": (
             "All {pods:,} pods start together, and only {placed:,} of them find a node. Nodes with"
@@ -137,6 +146,10 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
             "按当前资源池永远无法满足：{asked:,} 个 Pod 必须同时启动，"
             "服务 {word} 类型的节点全空时最多容纳 {most:,} 个。"
         ),
+        "queue-closing": "队列 {queue} 正在被删除，不再启动新任务；请改用：{names}",
+        "queue-above-others": "任务只能在末级队列中排队，而 {queue} 下还有队列；请改用：{names}",
+        "queue-unknown": "没有队列 {queue}；请改用：{names}",
+        "queue-unnamed": "没有写明队列；请写以下之一：{names}",
         "left-out": "不能使用 {accelerators}：{rule}",
         "gang": (
             "{pods:,} 个 Pod 必须同时启动，目前只有 {placed:,} 个能找到节点。"
