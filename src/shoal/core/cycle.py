@@ -10,9 +10,9 @@ from shoal.core.budget import Budget
 from shoal.core.decisions import Decision, GiveUp, Reserve, Retract, Start, Wait
 from shoal.core.entry import Entry
 from shoal.core.events import Examined
-from shoal.core.eviction.clearing import NoRoom
 from shoal.core.eviction.making_room import MakingRoom, give_up
 from shoal.core.eviction.overtaking import Overtaking
+from shoal.core.eviction.room import NoRoom
 from shoal.core.keeping_ahead import KeepingAhead
 from shoal.core.limits import timelimits
 from shoal.core.limits.deadlines import earliest
@@ -96,6 +96,8 @@ class _Run:
         self._ahead = KeepingAhead(world, board, now_us, budget)
         self._room = MakingRoom(world, board, now_us, budget, self._ahead.places)
         self._overtaking = Overtaking(world, now_us, self._room, self._ahead.places)
+        self._put_off: dict[str, None] = {}
+        """For whom places are kept that fit them now, by uid, once others have had their turn."""
         self._looked_at_all = False
         """Whether everybody was looked at whose turn it was."""
         self._settled: set[str] = set()
@@ -132,7 +134,7 @@ class _Run:
     def end_what_ran_too_long(self) -> None:
         """3. End running work that has had the longest time that its queue grants."""
         for evict in timelimits.ended(self._world, self._now_us):
-            self._room.evicts[evict.workload] = evict
+            self._room.end(evict)
             self.complete = False
 
     def start_where_places_are_kept(self) -> None:
@@ -182,7 +184,8 @@ class _Run:
     def _start_if_ready(self, entry: Entry, reservation: Reservation) -> None:
         """Start a workload that waits for others to end, where it fits: there or elsewhere.
 
-        Where others may be evicted for it by now, it waits for their ends no longer.
+        Where others may be evicted for it by now, it waits for their ends no longer. Whoever could
+        take back what it would hold has his turn before it.
         """
         declared = reservation.reason is Reason.RESERVED
         if declared and self._ahead.is_too_far(entry, reservation.at_us):
@@ -196,6 +199,7 @@ class _Run:
         world, uid = self._world, entry.workload.uid
         lift(world, [uid])
         shapes = world.shapes_of(entry)
+        checkpoint, charged = world.fleet.journal.checkpoint(), world.tenants.speculated
         found = start_within_quota(world, self._board, entry, shapes, self._budget)
         if isinstance(found, Refusal):
             room = self._room.plan(entry, shapes, found) if due else None
@@ -206,6 +210,12 @@ class _Run:
                 self._give_up(entry, Reason.BUDGET)
             elif room is not None:
                 self._ahead.look_again(uid, room.again_us)
+            return
+        if uid not in self._put_off and self._ahead.is_wanted(entry, found):
+            world.tenants.undo(charged)
+            world.fleet.rollback(checkpoint)
+            lay(world, [uid])
+            self._put_off[uid] = None
             return
         self._ahead.places.pop(uid, None)
         self._start_kept(entry, found)
@@ -373,6 +383,9 @@ class _Run:
     def start_what_nobody_overtook(self) -> None:
         """6. Start workloads in free places that are kept for them, and that nobody has taken."""
         if self._looked_at_all:
+            for uid in self._put_off:
+                if uid in self._ahead.places:
+                    self._start_if_ready(self._world.entries[uid], self._ahead.places[uid])
             for uid, placements in self._overtaking.ready.items():
                 entry = self._world.entries[uid]
                 self._start(entry, placements, entry.borrowed)

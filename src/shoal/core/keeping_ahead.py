@@ -6,27 +6,38 @@ and for the first in its order those that running work frees at a time that it h
 may fill in behind what is kept, as long as they end before.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing
 
+from shoal.core.arrays.journal import IntArray
 from shoal.core.budget import Budget
 from shoal.core.decisions import GiveUp, Reserve
 from shoal.core.entry import Entry
 from shoal.core.events import Examined
-from shoal.core.eviction.clearing import NoRoom
+from shoal.core.eviction.choices import accelerators_of
 from shoal.core.eviction.making_room import MakingRoom, keep
-from shoal.core.placing.ahead import nearest_to_free, next_ends, when_it_fits
+from shoal.core.eviction.room import NoRoom
+from shoal.core.placing.ahead import (
+    could_hold,
+    nearest_to_free,
+    next_ends,
+    sizes_of,
+    when_it_fits,
+)
 from shoal.core.placing.board import Board
 from shoal.core.placing.keeping import backfills, lay, lift, times_us
 from shoal.core.queueing.grouping import starves
 from shoal.core.queueing.waiting import Group
 from shoal.core.tenancy.quota import Refusal, start_within_quota
+from shoal.core.tenancy.rights import has_right, height_against
 from shoal.core.world import World
 from shoal.model.queue import Queue
 from shoal.model.verdict import Reason, Stage
 from shoal.model.workload import Placement
 
 STARVING_LOOKED_AT = 4
-"""Workloads of a queue that have waited for longest for one of which places are kept."""
+"""Workloads of a queue, of those that have waited for longest and ask for different things, for one
+of which places are looked for. What the fleet could not even hold if it were empty is none."""
 
 
 class KeepingAhead:
@@ -51,6 +62,10 @@ class KeepingAhead:
             if each.waits_for_ends and each.reason is not Reason.RECLAIM:
                 late = starves(world, entry, now_us)
                 (self._starving if late else self._reserved)[entry.workload.queue] = None
+        self._sizes: IntArray | None = None
+        """What nodes have when they are empty, once it was asked for."""
+        self._holds: dict[Group, bool] = {}
+        """Whether the fleet could hold work of a group if it were empty."""
         self._examined: dict[str, Examined] = {}
         """By uid those of whom is known by now when time alone may let others be evicted."""
         self._going: Collection[tuple[str, int]] = ()
@@ -74,6 +89,24 @@ class KeepingAhead:
         if queue is None or at_us is None or not starves(self._world, entry, self._now_us):
             return False
         return at_us > self._now_us + queue.starvation_after_us
+
+    def is_wanted(self, entry: Entry, placements: Sequence[Placement]) -> bool:
+        """Return whether others wait who could take back what a workload would hold there.
+
+        It is charged for that. They wait in a queue that is below a guarantee which this one has no
+        part in, and what this one would hold is beyond its own.
+        """
+        world, tenants, mine = self._world, self._world.tenants, entry.workload.queue
+        names = accelerators_of(world, placements)
+        beyond = tenants.borrowed(entry.workload, names) if names else 0
+        kept = (world.entries[uid].workload.queue for uid in self.places)
+        for queue in dict.fromkeys((*world.waiting.by_priority, *kept)) if beyond > 0 else ():
+            if beyond >= height_against(tenants, mine, queue):
+                apart = height_against(tenants, queue, mine)
+                rights = (has_right(tenants, queue, name) for name in names)
+                if any(height is not None and height < apart for height in rights):
+                    return True
+        return False
 
     def look_again(self, uid: str, at_us: int | None) -> None:
         """Note when time alone may let others be evicted for whom places are kept."""
@@ -113,11 +146,13 @@ class KeepingAhead:
         if queue is None:
             return ()
         self._going = making_room.going
-        kept = self._for_who_starves(queue, settled)
+        kept = self._for_who_starves(queue, settled, making_room)
         if not any(isinstance(e, Reserve) and e.workload == entry.workload.uid for e in kept):
             kept += self._for_it(entry, queue, found, room, making_room)
         made = {each.workload: each.at_us for each in kept if isinstance(each, Reserve)}
         self._made |= made
+        if entry.workload.uid in made:
+            self.look_again(entry.workload.uid, room.again_us)
         settled.update(made)
         return kept
 
@@ -132,8 +167,6 @@ class KeepingAhead:
             again_us = room.again_us
             kept = making_room.keep_until_open(entry, group, again_us, only_reclaim=others)
             if kept:
-                uid = entry.workload.uid
-                self._examined[uid] = Examined(uid, None, again_us=room.again_us)
                 return kept
         if queue.name in self._reserved:
             return ()
@@ -144,7 +177,7 @@ class KeepingAhead:
         return (self._keep(entry, *known),)
 
     def _for_who_starves(
-        self, queue: Queue, settled: Collection[str]
+        self, queue: Queue, settled: Collection[str], making_room: MakingRoom
     ) -> tuple[GiveUp | Reserve, ...]:
         """Keep places for whoever of a queue has waited for longest, if that is too long.
 
@@ -156,35 +189,66 @@ class KeepingAhead:
         self._starving[queue.name] = None
         world, now_us = self._world, self._now_us
         latest_us = now_us - queue.starvation_after_us
-        for uid in world.waiting.oldest(queue.name, latest_us, STARVING_LOOKED_AT):
-            entry = world.entries[uid]
-            group = entry.group
-            if uid in settled or group is None or _never(group) or self._is_refused(entry):
-                continue
-            if self._fits(entry, group):
-                return ()  # its turn will come
-            known = self._when_it_fits(entry, group)
-            if known is not None and not self.is_too_far(entry, known[1]):
-                return (self._keep(entry, *known),)
-            near = nearest_to_free(
-                world, self._board, entry, group.shapes, now_us, self._going, self._budget
-            )
-            if near is not None:
-                return (self._keep(entry, near, None),)
+        looked_at: dict[Group, None] = {}
+        with closing(world.waiting.oldest(queue.name, latest_us)) as oldest:
+            for uid in oldest:
+                entry = world.entries[uid]
+                group = entry.group
+                if uid in settled or group is None or group in looked_at or _never(group):
+                    continue
+                if self._is_refused(entry) or not self._could_hold(group):
+                    continue
+                if len(looked_at) == STARVING_LOOKED_AT:
+                    break
+                looked_at[group] = None
+                found = self._why_not(entry, group)
+                room = found and making_room.plan(entry, group.shapes, found)
+                if not isinstance(room, NoRoom):
+                    return ()  # its turn will come
+                kept = self._next_places(entry, group)
+                if kept is not None:
+                    self.look_again(uid, room.again_us)
+                    return (self._keep(entry, *kept),)
         return ()
 
     def _is_refused(self, entry: Entry) -> bool:
         """Return whether a workload has waited for the longest time that its queue grants."""
         return self._world.limits.waited_too_long(entry.workload.uid, self._now_us)
 
-    def _fits(self, entry: Entry, group: Group) -> bool:
-        """Return whether a workload could start now."""
+    def _could_hold(self, group: Group) -> bool:
+        """Return whether the fleet could hold a workload of a group if it were empty."""
+        if group not in self._holds:
+            if self._sizes is None:
+                self._sizes = sizes_of(self._world.fleet)
+            self._holds[group] = could_hold(self._world, group, self._sizes)
+        return self._holds[group]
+
+    def _why_not(self, entry: Entry, group: Group) -> Refusal | None:
+        """Return why a workload does not start now, None where it could."""
         world = self._world
         checkpoint, charged = world.fleet.journal.checkpoint(), world.tenants.speculated
         found = self.find_place(entry, group)
         world.tenants.undo(charged)
         world.fleet.rollback(checkpoint)
-        return not isinstance(found, Refusal)
+        return found if isinstance(found, Refusal) else None
+
+    def _next_places(
+        self, entry: Entry, group: Group
+    ) -> tuple[tuple[Placement, ...], int | None] | None:
+        """Return the next places for who has waited too long, and when these are free, if known."""
+        known = self._when_it_fits(entry, group)
+        if known is not None and not self.is_too_far(entry, known[1]):
+            return known
+        near = nearest_to_free(
+            self._world,
+            self._board,
+            entry,
+            group.shapes,
+            self._now_us,
+            self._going,
+            self._budget,
+        )
+        return None if near is None else (near, None)
 
     def _when_it_fits(self, entry: Entry, group: Group) -> tuple[tuple[Placement, ...], int] | None:
         if self._ends is None:

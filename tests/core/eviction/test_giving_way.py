@@ -443,3 +443,43 @@ def test_on_random_days_nobody_waits_beside_places_that_are_his() -> None:
             day.step()
         gave_way += sum(reason is Reason.RECLAIM for _, reason in given_up(day.case))
     assert gave_way > 20
+
+
+@pytest.mark.parametrize("limit", [None, 2])
+def test_who_is_guaranteed_a_place_has_it_when_all_of_it_is_free_as_well(limit: int | None) -> None:
+    """Two devices, of which g has one for sure; a place is kept for a, which waits too long."""
+    bounds = EvictionBounds(minimum_run_us=9 * MINUTE_US)
+    team = queue("team", 2, limit, eviction=bounds)
+    below = (
+        replace(queue("g", 1), parent="team"),
+        replace(queue("a", starvation_after_us=MINUTE_US), parent="team"),
+        replace(queue("s"), parent="team"),
+    )
+    nodes = [node("n1", 2)] if limit is None else [node("n1", 2), node("n2", 2)]
+    case = Case(nodes, tree(team, *below))
+    case.submit(batch("s/x"), batch("s/y"))
+    case.to(1)
+    case.submit(work("a/waits"))
+    case.to(3)
+    assert "a/waits" in case.world.reserving
+    case.submit(work("g/p"))
+    case.to(5)
+    case.end("s/x")
+    case.to(30)
+    assert case.starts("g/p") == ["5:00"]
+    assert not case.starts("a/waits")
+    case.end("s/y")
+    assert case.starts("a/waits") == ["30:00"]
+
+
+def test_who_is_guaranteed_nothing_more_keeps_nobody_from_a_place_that_is_free() -> None:
+    """Whoever waits in g would borrow there just so."""
+    a = queue("a", starvation_after_us=MINUTE_US)
+    case = Case([node("n1", 2)], tree(queue("g", 1), a, queue("s")))
+    case.submit(batch("g/runs"), batch("s/x"))
+    case.to(1)
+    case.submit(work("a/waits"))
+    case.to(3)
+    case.submit(work("g/p"))
+    case.end("s/x")
+    assert case.starts("a/waits") == ["3:00"]

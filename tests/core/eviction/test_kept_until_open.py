@@ -6,7 +6,7 @@ from shoal.core.decisions import GiveUp, Reserve
 from shoal.model.queue import EvictionBounds, Queue
 from shoal.model.verdict import Reason
 from tests.core.build import node
-from tests.core.cases import MINUTE_US, Case, batch, queue, tree, work
+from tests.core.cases import MINUTE_US, Case, batch, queue, tree, us, work
 
 PROTECTED = Queue("root", eviction=EvictionBounds(minimum_run_us=30 * MINUTE_US))
 
@@ -180,3 +180,37 @@ def test_who_loses_a_kept_place_just_when_it_is_looked_at_is_told_why_it_waits()
     assert len(case.starts("q/other")) == 1
     case.end("q/other")
     assert len(case.starts("q/urgent")) == 1
+
+
+@pytest.mark.parametrize("starves_min", [1, 1000])
+@pytest.mark.parametrize("run_min", [None, 60])
+@pytest.mark.parametrize("pods", [1, 2])
+def test_who_is_kept_a_place_has_his_guarantee_back_by_time_alone(
+    starves_min: int, run_min: int | None, pods: int
+) -> None:
+    """Whatever the place is kept for: a declared end, or that it has waited too long."""
+    patient = queue("a", pods, starvation_after_us=us(starves_min))
+    protected = queue("b", eviction=EvictionBounds(minimum_run_us=us(8)))
+    case = Case([node("n1", pods)], tree(patient, protected))
+    run_us = None if run_min is None else us(run_min)
+    case.submit(*(batch(f"b/v{number}", run_us=run_us) for number in range(pods)))
+    case.to(2)
+    case.submit(work("a/p", pods=pods))
+    case.to(100)
+    assert case.starts("a/p") == ["8:00"]
+
+
+def test_who_starves_behind_others_of_his_queue_has_the_guarantee_back_by_time_alone() -> None:
+    """The other one comes first and can never be placed."""
+    patient = queue("a", 2, starvation_after_us=us(3))
+    protected = queue("b", eviction=EvictionBounds(minimum_run_us=us(8)))
+    case = Case([node("n1", 2)], tree(patient, protected))
+    case.submit(batch("b/v0"), batch("b/v1"))
+    case.to(1)
+    case.submit(work("a/waits", 2))
+    case.to(2)
+    case.submit(work("a/first", 3, priority=1))
+    case.to(4)
+    assert case.world.entries["a/waits"].reserved is not None
+    case.to(100)
+    assert case.starts("a/waits") == ["8:00"]

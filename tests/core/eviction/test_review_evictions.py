@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from shoal.core import events as ev
 from shoal.core.decisions import Evict, GiveUp
 from shoal.core.world import World
@@ -406,3 +408,73 @@ def test_a_minimum_run_protects_while_pods_are_being_started() -> None:
     assert came.look_again_us == MINUTE_US + HOUR_US
     came = decide(world, now_us=MINUTE_US + HOUR_US)
     assert [each.workload for each in came.decisions if isinstance(each, Evict)] == ["q/low"]
+
+
+@pytest.mark.parametrize("later_s", [0, 20])
+def test_nobody_goes_where_work_that_ran_for_its_maximum_stops(later_s: int) -> None:
+    """Also where it begins to in the same cycle; its place is kept for whoever asks."""
+    at_most = ((WorkloadType.BATCH, 60 * MINUTE_US),)
+    case = Case([node("n1", 2)], tree(queue("a", 1), queue("b", maximum_run_us=at_most)))
+    case.stops_us["b/long"] = MINUTE_US
+    case.submit(batch("b/long", grace_us=MINUTE_US))
+    case.to(30)
+    case.submit(batch("b/other"))
+    case.schedule(us(60) + later_s * 1_000_000, ev.WorkloadSubmitted(us(60), work("a/p")))
+    case.to(80)
+    assert case.evictions == [("60:00", "b/long", (0,))]
+    assert case.starts("a/p") == ["61:00"]
+
+
+def test_nobody_goes_where_a_pod_stops_whose_asker_was_cancelled() -> None:
+    case = Case([node("n1", 2)], tree(queue("a", 1), queue("b")), {"b/v": 2 * MINUTE_US})
+    case.submit(batch("b/v", grace_us=2 * MINUTE_US), work("b/w"))
+    case.to(10)
+    case.submit(work("a/first"))
+    case.to(11)
+    case.end("a/first", outcome=Outcome.CANCELLED)
+    case.submit(work("a/second"))
+    case.to(20)
+    assert case.evictions == [("10:00", "b/v", (0,))]
+    assert case.starts("a/second") == ["12:00"]
+
+
+@pytest.mark.parametrize(("stops_min", "evicted"), [(60, ["b/low", "c/x"]), (9, ["b/low"])])
+def test_nobody_waits_for_who_stops_later_than_his_guarantee_lets_him(
+    stops_min: int, evicted: list[str]
+) -> None:
+    """Beside who is preempted in b a device comes free, in an hour or in time; c borrows one."""
+    case = Case(
+        [node("n1", 4)], tree(queue("a", 1), queue("b", 2), queue("c")), {"b/low": us(stops_min)}
+    )
+    case.submit(work("b/low", 2, grace_us=us(stops_min)), batch("c/x"), work("c/y"))
+    case.to(10)
+    case.submit(work("b/high", priority=1))
+    case.to(11)
+    case.submit(work("a/p"))
+    case.to(100)
+    assert [uid for _, uid, _ in case.evictions] == evicted
+    assert case.starts("a/p") == ["11:00" if len(evicted) > 1 else "19:00"]
+
+
+def test_of_an_elastic_gang_as_many_go_as_its_queue_may_lose() -> None:
+    bounds = EvictionBounds(device_hours_lost_per_day=2)
+    case = Case([node("n1", 4)], tree(queue("q", eviction=bounds)))
+    case.submit(work("q/elastic", pods=4, minimum=1))
+    case.to(60)
+    case.submit(work("q/h", priority=1))
+    assert case.evictions == [("60:00", "q/elastic", (3,))]
+
+
+def test_who_needs_several_is_looked_at_when_losses_are_forgotten() -> None:
+    """Either of two may go, and both only when what was lost before is a day old."""
+    bounds = EvictionBounds(device_hours_lost_per_day=1, checkpoint_interval_us=30 * MINUTE_US)
+    patient = queue("q", eviction=bounds, starvation_after_us=100 * DAY * MINUTE_US)
+    case = Case([node("n1", 3)], tree(patient))
+    case.submit(work("q/l0"), work("q/l1"), work("q/l2"))
+    case.to(60)
+    case.submit(work("q/h", priority=1))
+    case.to(70)
+    case.end("q/l0", outcome=Outcome.CANCELLED)
+    case.submit(work("q/gang", pods=2, priority=1))
+    case.to(2 * DAY)
+    assert case.starts("q/gang") == [f"{DAY + 60}:00"]

@@ -247,3 +247,22 @@ def test_more_urgent_work_of_its_queue_takes_a_spare_replica_and_no_other() -> N
     case.to(60)
     case.submit(work("serve/urgent", priority=10), work("serve/more", priority=10))
     assert [uid for _, uid, _ in case.evictions] == ["serve/1"]
+
+
+def test_what_takes_too_long_to_stop_to_borrow_is_not_taken_back() -> None:
+    """It is within its guarantee, and what borrows beside it goes, although that costs more."""
+    case = Case([node("n1", 2)], tree(queue("a", 1), queue("b", 1)))
+    case.submit(work("b/old"))
+    case.to(30)
+    case.submit(batch("b/slow", grace_us=30 * MINUTE_US))
+    case.to(40)
+    case.submit(work("a/p"))
+    assert case.evictions == [("40:00", "b/old", (0,))]
+
+
+def test_what_takes_too_long_to_stop_goes_for_more_urgent_work_of_its_queue() -> None:
+    case = Case([node("n1", 1)], tree(queue("b", 1)))
+    case.submit(batch("b/slow", grace_us=30 * MINUTE_US))
+    case.to(40)
+    case.submit(work("b/p", priority=1))
+    assert case.evictions == [("40:00", "b/slow", (0,))]

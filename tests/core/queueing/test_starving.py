@@ -9,9 +9,10 @@ from shoal.core.budget import Budget
 from shoal.core.cycle import cycle
 from shoal.core.decisions import GiveUp
 from shoal.model.queue import EvictionBounds, Order, Priority, Queue
+from shoal.model.request import DeviceRequest, Request
 from shoal.model.verdict import Reason, Stage
-from shoal.model.workload import Outcome
-from tests.core.build import SEED, node, policy
+from shoal.model.workload import Outcome, PodSet, Workload
+from tests.core.build import SEED, node, policy, share
 from tests.core.cases import MINUTE_US, Case, batch, queue, quota, tree, work
 
 HOUR_MIN = 60
@@ -208,6 +209,36 @@ def test_what_can_never_start_keeps_nobody_else_from_a_place() -> None:
     case.adopt(batch("lab/old"), "n1")
     case.submit(work("lab/huge", pods=9), work("lab/w8", 8))
     case.to(60)
+    assert list(case.world.reserving) == ["lab/w8"]
+
+
+def asks_for_too_much(how: str) -> list[Workload]:
+    """Ten that have waited for longest, and that the fleet could not hold if it were empty."""
+    made = []
+    for number in range(10):
+        uid = f"lab/huge{number}"
+        if how == "alike":
+            made.append(work(uid, 8, pods=3))
+        elif how == "cpu":
+            sets = (PodSet("main", 1, Request(1_000_000 + number, 0, DeviceRequest(1))),)
+            made.append(replace(work(uid), pod_sets=sets))
+        elif how == "memory":
+            sets = (PodSet("main", 1, Request(0, 10_000 + number, DeviceRequest(1))),)
+            made.append(replace(work(uid), pod_sets=sets))
+        elif how == "pods":
+            sets = (PodSet("main", 400 + number, share(1)),)
+            made.append(replace(work(uid), pod_sets=sets))
+        else:
+            made.append(work(uid, 1 + number % 2, pods=30 + number))
+    return made
+
+
+@pytest.mark.parametrize("how", ["alike", "cpu", "memory", "pods", "devices"])
+def test_what_the_fleet_could_not_hold_if_it_were_empty_keeps_nobody_starving(how: str) -> None:
+    case = Case([node("n1", 8), node("n2", 8)], tree(Queue("lab", "root")))
+    case.submit(*(batch(f"lab/s{number}") for number in range(16)))
+    case.submit(*asks_for_too_much(how), work("lab/w8", 8))
+    case.to(DAY_MIN)
     assert list(case.world.reserving) == ["lab/w8"]
 
 

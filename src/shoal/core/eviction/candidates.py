@@ -6,6 +6,7 @@ import numpy as np
 
 from shoal.core.arrays.journal import IntArray
 from shoal.core.entry import Entry
+from shoal.core.eviction.evictions import DAY_US
 from shoal.core.eviction.protection import Line
 from shoal.core.eviction.victims import (
     Cost,
@@ -43,6 +44,8 @@ class Found:
         self._all_lines: list[tuple[str, Line]] = []
         """The same, with those that may not go as long as the asker's queue holds what it does."""
         self._victims: list[Victim] | None = None
+        self._more_us: int | None = None
+        """When more of its own queue may be lost than today, where somebody of that may go."""
         self.hungry = False
         """Whether others may come to have to go."""
 
@@ -62,6 +65,13 @@ class Found:
         self._all_lines.append((accelerator, line))
         if not in_vain:
             self._lines.append((accelerator, line))
+
+    def bound(self, queue: str) -> None:
+        """Note until when what its own queue has lost bounds how many of it may go together."""
+        world, now_us = self._candidates.world, self._candidates.now_us
+        if self._some and world.tenants.most_hours_lost(queue) is not None:
+            first_us = world.evictions.first_lost_us(queue, now_us)
+            self._more_us = None if first_us is None else first_us + DAY_US
 
     @property
     def units(self) -> int:
@@ -120,9 +130,9 @@ class Found:
         return later
 
     def again_us(self) -> int | None:
-        """Return when somebody's protection ends next."""
+        """Return when somebody's protection ends next, or more of them may go."""
         firsts = (self._first_after(name, line) for name, line in self._all_lines)
-        return earliest(min(self._some_later, default=None), *firsts)
+        return earliest(min(self._some_later, default=None), self._more_us, *firsts)
 
     def _first_after(self, name: str, line: Line) -> int | None:
         entries = ((from_us, self._entry(uid)) for from_us, uid in line.after(self._at_us))
@@ -147,6 +157,8 @@ class Candidates:
         """What each workload could be taken apart into at a time."""
         self.going: set[tuple[str, int]] = set()
         """Pods that this cycle evicts."""
+        self.ended: set[tuple[str, int]] = set()
+        """Pods that it ends for nobody's sake, which are charged until they go for somebody."""
         self.lent_together = False
         """Whether those may go as well who merely began on borrowed devices; see `rights`."""
 
@@ -173,6 +185,7 @@ class Candidates:
             for entry in self._holding(queue):
                 if priority_of(tree, entry.workload) < priority:
                     found.add(entry, preemptible_from_us(world, entry, at_us), accelerators)
+            found.bound(queue)
         heights = [(name, has_right(world.tenants, queue, name)) for name in reclaimed]
         rights = {name: height for name, height in heights if height is not None}
         for name, right in rights.items():
@@ -232,9 +245,12 @@ class Candidates:
         known = self._victims.get((uid, at_us))
         if known is None:
             known = self._victims[uid, at_us] = victims_of(self.world, entry, at_us)
-        going = self.going
+        going, ended = self.going, self.ended
         return [
-            v for v in known if v.lies_on(names) and not any((uid, pod) in going for pod in v.pods)
+            v
+            for v in known
+            if v.lies_on(names)
+            and not any((uid, pod) in going or (uid, pod) in ended for pod in v.pods)
         ]
 
     def least(self, entry: Entry, at_us: int) -> Cost:

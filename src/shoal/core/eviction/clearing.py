@@ -6,9 +6,8 @@ any one of them it is not. For a single pod the cheapest victims are looked for 
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
-from typing import NamedTuple
 
 from shoal.core.arrays.shape import Shape
 from shoal.core.budget import Budget
@@ -26,6 +25,7 @@ from shoal.core.eviction.giving_way import GivingWay
 from shoal.core.eviction.goers import Goers
 from shoal.core.eviction.losses import Count, Losses
 from shoal.core.eviction.one_node import OneNode, each_once
+from shoal.core.eviction.room import Fit, NoRoom, Room
 from shoal.core.eviction.victims import Cost, Victim, total
 from shoal.core.limits.deadlines import earliest
 from shoal.core.placing.board import Board
@@ -36,7 +36,6 @@ from shoal.core.placing.reservation import Reservation
 from shoal.core.tenancy.quota import Broken, place_and_charge
 from shoal.core.tenancy.rights import height_against, within
 from shoal.core.world import World
-from shoal.model.workload import Placement
 
 TIMES_LOOKED_AT = 3
 """Times at which somebody's protection ends that may be worth waiting for."""
@@ -44,45 +43,11 @@ TIMES_LOOKED_AT = 3
 TRIES = 200
 """Plans for one gang that are tried in full."""
 
+SOON_US = 30_000_000
+"""So long anybody waits for those who go already before others go who would stop sooner."""
+
 FIRST = 64
 """Victims that are looked at first; where so many do not do, four times as many."""
-
-
-class Fit(NamedTuple):
-    """Where a workload would be, and whose places it would take that are kept ahead, by uid."""
-
-    placements: tuple[Placement, ...]
-    given_way: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Room:
-    """A complete plan. `exact`: no other victims would cost less."""
-
-    fit: Fit
-    victims: tuple[Victim, ...]
-    exact: bool
-
-    @property
-    def placements(self) -> tuple[Placement, ...]:
-        """Where the workload would be."""
-        return self.fit.placements
-
-    @property
-    def cost(self) -> Cost:
-        """What it costs."""
-        return total(self.victims)
-
-
-@dataclass(frozen=True, slots=True)
-class NoRoom:
-    """Nobody has to go, as things are.
-
-    `hungry`: that may change without anything becoming free. `again_us`: when it may by time alone.
-    """
-
-    hungry: bool
-    again_us: int | None = None
 
 
 class Clearing:
@@ -104,7 +69,7 @@ class Clearing:
         self._candidates = Candidates(world, now_us)
         self.carried_out: Collection[tuple[str, int]] = self._candidates.going
         """Pods that go by plans that are carried out, by workload and number."""
-        self._goers = Goers(world, self.carried_out)
+        self._goers = Goers(world, self.carried_out, self._candidates.ended)
         self._giving_way = GivingWay(world, now_us, kept)
         self._ahead: tuple[str, ...] = ()
         """Whose places, kept ahead, are lifted in the search that goes on, by uid."""
@@ -114,12 +79,39 @@ class Clearing:
         """Return the cheapest plan for a workload that waits."""
         if entry.workload.queue not in self._world.tenants.takes_work:
             return NoRoom(hungry=False)
+        room = self._find(entry, shapes)
+        late_us = max(entry.waits_since_us + self._within_us(entry), self._now_us + SOON_US)
+        gone_us = 0 if isinstance(room, NoRoom) else self._goers.gone_us(self._needed(entry, room))
+        if gone_us <= late_us:
+            return room
+        sooner = self._find(entry, shapes, late_us)
+        return sooner if self._is_back_by(gone_us, entry, sooner) else room
+
+    def _find(
+        self, entry: Entry, shapes: tuple[Shape, ...], by_us: int | None = None
+    ) -> Room | NoRoom:
+        """Return the cheapest plan; of those who go already it waits for who is gone by then."""
         checkpoint = self._world.fleet.journal.checkpoint()
+        self._goers.wait_for(by_us)
         try:
             self._goers.let_go()
-            return self._cheapest(entry, shapes)
+            room = self._cheapest(entry, shapes)
+            return room if isinstance(room, NoRoom) else replace(room, by_us=by_us)
         finally:
+            self._goers.wait_for(None)
             self._world.fleet.rollback(checkpoint)
+
+    def _is_back_by(self, at_us: int, asker: Entry, room: Room | NoRoom) -> bool:
+        """Return whether others give back by a plan what they borrow, and before a time."""
+        if isinstance(room, NoRoom):
+            return False
+        victims = [victim.entry.workload for victim in room.victims]
+        stops_us = [self._now_us + self._world.tenants.grace_us(each) for each in victims]
+        mine = asker.workload.queue
+        return any(each.queue != mine for each in victims) and max(stops_us) < at_us
+
+    def _within_us(self, asker: Entry) -> int:
+        return self._world.tenants.reclaim_within_us(asker.workload.queue)
 
     def later(self, entry: Entry, wanted: tuple[Shape, ...]) -> tuple[Room, int] | None:
         """Return a plan for when the protection of others has ended, and when that is.
@@ -127,7 +119,7 @@ class Clearing:
         It is complete if nothing else changes. None where there will be none.
         """
         world, found = self._world, list[tuple[Room, int]]()
-        by_us = self._now_us + world.tenants.reclaim_within_us(entry.workload.queue)
+        by_us = self._now_us + self._within_us(entry)
         self._candidates.lent_together = False
         checkpoint = world.fleet.journal.checkpoint()
         try:
@@ -176,10 +168,16 @@ class Clearing:
         pods: dict[str, set[int]] = {}
         for victim in room.victims:
             pods.setdefault(victim.uid, set()).update(victim.pods)
-        needed = self._goers.needed(asker, room.placements, room.victims, room.fit.given_way)
-        for entry, pod in needed:
+        for entry, pod in self._needed(asker, room):
             pods.setdefault(entry.workload.uid, set()).add(pod)
         return {uid: tuple(sorted(numbers)) for uid, numbers in pods.items()}
+
+    def _needed(self, asker: Entry, room: Room) -> list[tuple[Entry, int]]:
+        """Return the pods that go already and without whose going a plan would have no room."""
+        self._goers.wait_for(room.by_us)
+        found = self._goers.needed(asker, room.placements, room.victims, room.fit.given_way)
+        self._goers.wait_for(None)
+        return found
 
     def _is_cheaper_later(
         self, asker: Entry, room: Room, now: Sequence[tuple[Choice, Found]]
@@ -190,10 +188,9 @@ class Clearing:
         `reclaimWithin` all the same. Only the next of such times are looked at.
         """
         reclaims = any(v.entry.workload.queue != asker.workload.queue for v in room.victims)
-        queue = self._world.tenants.tree.get(asker.workload.queue)
-        if not reclaims or queue is None:
+        if not reclaims:
             return False
-        latest_us = asker.waits_since_us + queue.reclaim_within_us
+        latest_us = asker.waits_since_us + self._within_us(asker)
         worth = [
             (at_us, choice)
             for choice, found in now
@@ -206,6 +203,10 @@ class Clearing:
             if later is not None and later.cost < room.cost:
                 return True
         return False
+
+    def ends(self, uid: str, pods: Collection[int]) -> None:
+        """Note that pods go for nobody."""
+        self._candidates.ended.update((uid, pod) for pod in pods)
 
     def take(self, asker: Entry, room: Room) -> None:
         """Note that a plan is carried out."""

@@ -1,6 +1,12 @@
-"""Pods that go to make room for somebody, by earlier decisions and by those of one cycle."""
+"""Pods that go, by earlier decisions and by those of one cycle, whoever it is for.
 
-from collections.abc import Collection, Iterator, Sequence
+Those that go for nobody, because they have run for their maximum or who asked has been cancelled,
+are charged until they are gone or go for somebody. What is found here counts on their places only,
+and not on that charge.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
 
 from shoal.core.entry import Entry
 from shoal.core.eviction.victims import Victim
@@ -12,12 +18,23 @@ from shoal.model.workload import Placement
 class Goers:
     """The pods that go. The world must be speculating."""
 
-    def __init__(self, world: World, going: Collection[tuple[str, int]]) -> None:
-        """`going` are those that this cycle evicts, by workload and number; it adds to them."""
+    def __init__(
+        self, world: World, going: Collection[tuple[str, int]], ended: Collection[tuple[str, int]]
+    ) -> None:
+        """`going` are those that this cycle evicts, by workload and number; it adds to them.
+
+        `ended` are those that it ends for nobody's sake.
+        """
         self._world = world
         self._going = going
-        self._resting: list[tuple[Entry, int]] | None = None
+        self._ended = ended
+        self._evicted: list[tuple[Entry, int]] | None = None
         """Pods that were evicted before, once they were asked for."""
+        self._by_us: int | None = None
+
+    def wait_for(self, by_us: int | None) -> None:
+        """Count from here on only on those who are gone by a time; None: on all."""
+        self._by_us = by_us
 
     def any(self) -> bool:
         """Return whether any pod goes."""
@@ -66,11 +83,21 @@ class Goers:
             or any((held.node, leaf) in wanted for leaf in held.leaves)
         ]
 
+    def gone_us(self, pods: Iterable[tuple[Entry, int]]) -> int:
+        """Return when all of these are gone, if none takes longer to stop than it is given."""
+        return max((self._gone_us(entry, pod) for entry, pod in pods), default=0)
+
+    def _gone_us(self, entry: Entry, pod: int) -> int:
+        begun = (each.at_us for each in entry.underway if pod in dict(each.going))
+        at_us = next(begun, self._world.tenants.now_us)
+        return at_us + self._world.tenants.grace_us(entry.workload)
+
     def _pods(self) -> Iterator[tuple[Entry, int]]:
-        world = self._world
-        if self._resting is None:
+        world, by_us = self._world, self._by_us
+        if self._evicted is None:
             evicted = [e for uid in world.evicted if (e := world.entries[uid]).failed_on is None]
-            self._resting = [(e, pod) for e in evicted for pod in e.evicting if e.rests(pod)]
-        yield from self._resting
-        for uid, pod in sorted(self._going):
-            yield world.entries[uid], pod
+            self._evicted = [(entry, pod) for entry in evicted for pod in entry.evicting]
+        now = ((world.entries[uid], pod) for uid, pod in sorted((*self._going, *self._ended)))
+        for entry, pod in chain(self._evicted, now):
+            if by_us is None or self._gone_us(entry, pod) <= by_us:
+                yield entry, pod

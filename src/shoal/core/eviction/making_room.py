@@ -7,8 +7,9 @@ from shoal.core.arrays.shape import Shape
 from shoal.core.budget import Budget
 from shoal.core.decisions import Evict, Freeze, GiveUp, Reserve, Start
 from shoal.core.entry import Entry
-from shoal.core.eviction.clearing import Clearing, NoRoom, Room
+from shoal.core.eviction.clearing import Clearing
 from shoal.core.eviction.evictions import too_many_gone
+from shoal.core.eviction.room import NoRoom, Room
 from shoal.core.eviction.victims import Victim, lost_device_us
 from shoal.core.placing.board import Board
 from shoal.core.placing.keeping import lift
@@ -56,6 +57,11 @@ class MakingRoom:
         gone, worked = evictions.gone(self._now_us)
         if too_many_gone(gone, worked):
             self._freeze(Reason.DEVICES_GONE, gone, worked)
+
+    def end(self, evict: Evict) -> None:
+        """End work for nobody's sake; whoever comes to ask may wait for its place."""
+        self.evicts[evict.workload] = evict
+        self._clearing.ends(evict.workload, evict.pods)
 
     def plan(
         self, entry: Entry, shapes: tuple[Shape, ...], found: Refusal

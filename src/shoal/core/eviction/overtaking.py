@@ -9,8 +9,8 @@ from itertools import chain
 
 from shoal.core.budget import Budget
 from shoal.core.entry import Entry
-from shoal.core.eviction.clearing import NoRoom
 from shoal.core.eviction.making_room import MakingRoom
+from shoal.core.eviction.room import NoRoom
 from shoal.core.eviction.victims import preemptible_at_once
 from shoal.core.placing.board import Board
 from shoal.core.placing.keeping import lift

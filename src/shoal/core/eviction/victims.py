@@ -183,10 +183,11 @@ def reclaimable_from_us(world: "World", entry: Entry, within_us: int) -> int | N
     """Return from when on a lender may take back from a workload what it borrows; None: never.
 
     The minimum run is at most what leaves a lender, who wants it back `within_us`, enough of that
-    for the pods to stop.
+    for the pods to stop. What takes longer to stop than lenders wait does not borrow, and is not
+    taken back.
     """
     run_us = _minimum_run_us(world, entry)
-    if run_us is None:
+    if run_us is None or world.tenants.stays(entry.workload, spared=True):
         return None
     return _began_us(entry) + min(
         run_us, max(0, within_us - world.tenants.grace_us(entry.workload))
@@ -212,7 +213,8 @@ def _bounded_until_us(world: "World", entry: Entry, now_us: int) -> int | None:
     """Return until when another preemption would exceed a bound of the workload or its queue.
 
     That is `now_us` where it would exceed none, and None where time alone changes nothing. It is
-    worth a look whenever something that counts in a bound becomes a day old.
+    worth a look whenever something that counts in a bound becomes a day old. Of work that can do
+    without some of its pods one of these may go where all of it would be too much.
     """
     tenants = world.tenants
     queue = entry.workload.queue
@@ -226,8 +228,8 @@ def _bounded_until_us(world: "World", entry: Entry, now_us: int) -> int | None:
     hours = tenants.most_hours_lost(queue)
     if hours is None:
         return until_us
-    lost = sum(lost_unit_us(world, entry, pod, now_us) for pod in entry.held)
-    lost_us = world.evictions.lost_today(queue, now_us) + -(-lost // UNIT)
+    least = min((each.cost.lost for each in victims_of(world, entry, now_us)), default=0)
+    lost_us = world.evictions.lost_today(queue, now_us) + -(-least // UNIT)
     if lost_us <= hours * HOUR_US:
         return until_us
     first_us = world.evictions.first_lost_us(queue, now_us)

@@ -7,12 +7,17 @@ are nearest to being free.
 
 from collections.abc import Collection, Sequence
 
+import numpy as np
+
+from shoal.core.arrays.fleet import Fleet
+from shoal.core.arrays.journal import IntArray
 from shoal.core.arrays.shape import Shape
 from shoal.core.budget import Budget
 from shoal.core.entry import Entry
 from shoal.core.limits.declared import overdue
 from shoal.core.placing.board import Board
 from shoal.core.placing.placement import NoPlace
+from shoal.core.queueing.waiting import Group
 from shoal.core.tenancy.quota import Broken, place_and_charge
 from shoal.core.world import World
 from shoal.model.workload import Placement
@@ -75,6 +80,36 @@ def when_it_fits(
         else:
             high, found = middle, earlier
     return found, ends[high - 1][0]
+
+
+def sizes_of(fleet: Fleet) -> IntArray:
+    """Return by row the CPU, the memory and the places for pods of an empty node."""
+    sizes = [
+        (node.cpu_milli, node.memory_mib, node.pods) if node is not None else (0, 0, 0)
+        for node in fleet.nodes[: fleet.size]
+    ]
+    return np.array(sizes, dtype=np.int64).reshape(-1, 3)
+
+
+def could_hold(world: World, group: Group, sizes: IntArray) -> bool:
+    """Return whether the fleet could hold a workload of a group if it were empty.
+
+    Each pod set is looked at alone, and of parts of devices only on how many nodes they could be;
+    so where it says no, that is certain.
+    """
+    fleet = world.fleet
+    for shape, _, needed in group.key[1]:
+        request = shape.request
+        rows = world.allowed_rows(shape)[: fleet.size]
+        devices = fleet.device_count[: fleet.size][rows]
+        asked = (request.cpu_milli, request.memory_mib, 1)
+        pods = [sizes[rows, what] // each for what, each in enumerate(asked) if each > 0]
+        if request.devices.count:
+            whole = devices // request.devices.count
+            pods.append(whole if request.devices.whole else np.where(whole > 0, pods[-1], 0))
+        if int(np.minimum.reduce(pods).sum()) < needed:
+            return False
+    return True
 
 
 def nearest_to_free(

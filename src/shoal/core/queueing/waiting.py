@@ -7,7 +7,7 @@ nodes that gained room (`fresh`), and a cycle costs what changed and not what wa
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Container, Iterable
+from collections.abc import Container, Generator, Iterable
 from heapq import heappop, heappush
 from itertools import count
 from typing import NamedTuple
@@ -203,17 +203,19 @@ class Waiting:
             heap[:] = sorted({each for each in heap if self._since.get(each[1]) == each[0]})
         heappush(heap, (since_us, uid))
 
-    def oldest(self, queue: str, latest_us: int, most: int) -> list[str]:
-        """Return who of a queue waits since then or before, no more than `most`, longest first."""
+    def oldest(self, queue: str, latest_us: int) -> Generator[str, None, None]:
+        """Yield who of a queue waits since then or before, longest first; ask before it changes."""
         heap = self._oldest.get(queue, [])
-        found: list[tuple[int, str]] = []
-        while heap and heap[0][0] <= latest_us and len(found) < most:
-            each = heappop(heap)
-            if self._since.get(each[1]) == each[0] and each not in found:
-                found.append(each)
-        for each in found:
-            heappush(heap, each)
-        return [uid for _, uid in found]
+        found: dict[tuple[int, str], None] = {}
+        try:
+            while heap and heap[0][0] <= latest_us:
+                each = heappop(heap)
+                if self._since.get(each[1]) == each[0] and each not in found:
+                    found[each] = None
+                    yield each[1]
+        finally:
+            for each in found:
+                heappush(heap, each)
 
     def told(self, group: Group, uid: str) -> None:
         """Note that a member has been told why it waits, or waits no longer."""
