@@ -28,7 +28,7 @@ from shoal.model.workload import WorkloadType
 from shoal.objects.files import Written
 from tests.kubernetes.fake_api import in_loop
 from tests.kubernetes.manifests import Body, job, namespace, node, pod, replica_set, slice_of
-from tests.kubernetes.rig import Rig, Shoal
+from tests.kubernetes.rig import START, Rig, Shoal
 from tests.kubernetes.tenants import OPTIONS, Owners, in_queue, names, settle, web
 
 BLOCKED = Status(
@@ -207,7 +207,12 @@ def elastic(body: Body, minimum: int) -> Body:
 
 
 @in_loop
-async def test_e04_an_elastic_gang_runs_with_what_there_is_and_shrinks_for_others() -> None:
+async def test_e04_an_elastic_gang_runs_with_what_there_is_and_shrinks_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Whatever this machine's date, the pods have been there for long enough to be all of a wave.
+    later_us = int(START.timestamp()) * 10**6 + HOUR_US
+    monkeypatch.setattr("shoal.kubernetes.scheduler.now_us", lambda: later_us)
     rig = Rig()
     rig.put(NAMESPACES, namespace())
     rig.put(NODES, node("n1", 3))
