@@ -88,13 +88,28 @@ def test_who_has_run_or_waited_for_a_new_maximum_is_counted_before(lab: Api) -> 
         ),
         (
             "Queue lab: work of type training that has waited for its new maximum of 30m is refused"
-            " at once: 1."
+            " at once, unless it starts then: 1."
         ),
     ]
     assert states(lab) == {"run": "running", "late": "waiting"}
     take(lab, TOP, short, OTHER)
     lab.rig.step()
     assert states(lab) == {"run": "evicting"}, "and the other has been refused"
+
+
+def test_what_a_file_lets_start_is_not_refused_by_it_as_is_said(lab: Api) -> None:
+    narrow = with_more(LAB, "limit: {H100: 4}")
+    take(lab, TOP, narrow, OTHER)
+    lab.submit(job("run", 4, queue="lab", accelerators="H100"))
+    lab.submit(job("late", 4, queue="lab", accelerators="H100"))
+    lab.rig.now_us += HOUR_US
+    lab.rig.step()
+    assert states(lab) == {"run": "running", "late": "waiting"}
+    wide = with_more(LAB, "maximumWait: {training: 30m}")
+    (told,) = [each for each in said(take(lab, TOP, wide, OTHER)) if "at once" in each]
+    assert told.endswith("is refused at once, unless it starts then: 1.")
+    lab.rig.step()
+    assert states(lab)["late"] in ("starting", "running")
 
 
 def test_who_is_ended_later_or_anyway_is_not_counted(lab: Api) -> None:

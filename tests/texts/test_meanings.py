@@ -150,7 +150,7 @@ EACH: list[tuple[Meaning, str]] = [
         WaitsRefused("a", WorkloadType.BATCH, 1, 86_400_000_000),
         (
             "Queue a: work of type batch that has waited for its new maximum of 1d is refused at"
-            " once: 1."
+            " once, unless it starts then: 1."
         ),
     ),
     (

@@ -170,7 +170,10 @@ class RunsEnded:
 
 @dataclass(frozen=True, slots=True)
 class WaitsRefused:
-    """So many workloads of a type have waited for their new maximum and are refused at once."""
+    """So many workloads of a type have waited for their new maximum.
+
+    They are refused at once, unless they start then.
+    """
 
     queue: str
     type: WorkloadType

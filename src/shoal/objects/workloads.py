@@ -6,7 +6,7 @@ own, in one of so many *slots*: a pod that replaces another takes its slot, and 
 the queue, the arrival and the history. A pod without an owner is a workload.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
@@ -261,7 +261,12 @@ def _wrong_minimum(group: Group, pods: TemplateSet, reading: Reading) -> Refusal
 def _grace_us(group: Group) -> int:
     """How long its pods take to stop, at most."""
     graces = (each.template.spec.termination_grace_period_seconds for each in group.sets)
-    return min(LONGEST_S, max(0, *graces)) * SECOND_US
+    return longest_us(graces)
+
+
+def longest_us(seconds: Iterable[int]) -> int:
+    """The longest of some times in microseconds, at least none and at most `LONGEST_S`."""
+    return min(LONGEST_S, max((0, *seconds))) * SECOND_US
 
 
 def _run_us(group: Group, readings: Sequence[Reading]) -> int | None:
@@ -269,5 +274,5 @@ def _run_us(group: Group, readings: Sequence[Reading]) -> int | None:
     written = [run for reading in readings if (run := reading.annotations.run_us) is not None]
     declared = [max(written)] if written else []
     if group.deadline_s is not None:
-        declared.append(min(LONGEST_S, max(1, group.deadline_s)) * SECOND_US)
+        declared.append(longest_us((1, group.deadline_s)))
     return min(declared, default=None)

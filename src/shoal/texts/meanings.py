@@ -69,7 +69,7 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
         ),
         "waits-refused": (
             "Queue {queue}: work of type {type} that has waited for its new maximum of {maximum} is"
-            " refused at once: {count:,}."
+            " refused at once, unless it starts then: {count:,}."
         ),
         "pool-added": "Pool {pool} is new.",
         "pool-removed": "Pool {pool} goes; what runs on its nodes goes on.",
@@ -153,8 +153,8 @@ _SENTENCES: Final[Mapping[Language, Mapping[str, str]]] = {
             "{count:,} 个。"
         ),
         "waits-refused": (
-            "队列 {queue}：类型为 {type}、等待时间已达新上限 {maximum} 的任务将立即被拒绝："
-            "{count:,} 个。"
+            "队列 {queue}：类型为 {type}、等待时间已达新上限 {maximum} 的任务将立即被拒绝，"
+            "除非届时能够启动：{count:,} 个。"
         ),
         "pool-added": "新增资源池 {pool}。",
         "pool-removed": "资源池 {pool} 将被移除；其节点上正在运行的任务继续运行。",

@@ -18,13 +18,13 @@ from shoal.kubernetes.executing.plans import (
     write_note,
 )
 from shoal.kubernetes.watching.flights import Flight, Seat, plans_of, pod_sets_of, rank
-from shoal.kubernetes.wire.kinds import NAMESPACES, NODES, PODS
+from shoal.kubernetes.wire.kinds import JOBS, NAMESPACES, NODES, PODS
 from shoal.kubernetes.wire.pod import Pod
 from shoal.model.request import Request
 from shoal.model.workload import Placement, PodSet, Workload
 from shoal.objects.annotations import PLAN
 from tests.kubernetes.fake_api import in_loop
-from tests.kubernetes.manifests import namespace, node, pod
+from tests.kubernetes.manifests import job, namespace, node, pod
 from tests.kubernetes.rig import Rig, Shoal, merge
 
 
@@ -175,3 +175,40 @@ def test_pods_have_the_order_of_their_indexes() -> None:
 
 def test_no_pods_have_no_pod_sets() -> None:
     assert pod_sets_of([]) == ()
+
+
+@pytest.mark.parametrize(
+    ("declared", "deadline_s", "run_s"),
+    [("", None, None), ("2h", None, 7200), ("", 60, 60), ("2h", 60, 60), ("30s", 60, 30)],
+)
+@in_loop
+async def test_how_long_work_runs_is_what_it_declares_or_until_its_owner_ends_it(
+    declared: str, deadline_s: int | None, run_s: int | None
+) -> None:
+    notes = {"shoal.dev/run": declared} if declared else {}
+    deadline: dict[str, Any] = {} if deadline_s is None else {"activeDeadlineSeconds": deadline_s}
+    rig = Rig()
+    rig.put(NAMESPACES, namespace())
+    owner = job("j", 2)
+    owner["spec"] |= deadline
+    rig.put(JOBS, owner)
+    for number in range(2):
+        rig.put(PODS, pod(f"j{number}", owner=owner, notes=notes))
+    rig.put(PODS, pod("bare", notes=notes, **deadline))
+    shoal = Shoal(rig)
+    await shoal.step()
+    run_us = None if run_s is None else run_s * 1_000_000
+    assert {each.workload.run_us for each in shoal.world.entries.values()} == {run_us}
+    assert len(shoal.world.entries) == 2
+
+
+@pytest.mark.parametrize(("seconds", "grace_s"), [(2**63 - 1, 2**31 - 1), (-9, 0), (45, 45)])
+@in_loop
+async def test_no_pod_takes_longer_to_stop_than_can_be_recorded(seconds: int, grace_s: int) -> None:
+    rig = Rig()
+    rig.put(NAMESPACES, namespace())
+    rig.put(PODS, pod("p", terminationGracePeriodSeconds=seconds))
+    shoal = Shoal(rig)
+    await shoal.step()
+    (entry,) = shoal.world.entries.values()
+    assert entry.workload.grace_us == grace_s * 1_000_000

@@ -23,8 +23,10 @@ from shoal.kubernetes.executing.plans import (
 )
 from shoal.kubernetes.watching.asks import Ask
 from shoal.kubernetes.wire.pod import Pod
+from shoal.kubernetes.wire.workload import Job
 from shoal.model.request import Request
 from shoal.model.workload import Placement, PodSet, Workload
+from shoal.objects.workloads import longest_us
 
 
 @dataclass(slots=True)
@@ -139,15 +141,17 @@ def pod_sets_of(asks: Sequence[Ask]) -> tuple[PodSet, ...]:
     )
 
 
-def workload_of(uid: str, pairs: Sequence[tuple[Pod, Ask]], came_us: int) -> Workload:
-    """The workload of pods in order, with what each asks for.
+def workload_of(
+    uid: str, pairs: Sequence[tuple[Pod, Ask]], came_us: int, jobs: Mapping[str, Job]
+) -> Workload:
+    """The workload of pods in order, with what each asks for; `jobs` are those there are by uid.
 
     Its name is that of the pods' controller. Nobody makes the pods of a workload again that has
     none, unless they say so themselves. Pods that it lacks form a workload of their own.
     """
     first, ask = pairs[0]
     owner = first.metadata.controller
-    grace_s = max(pod.spec.termination_grace_period_seconds for pod, _ in pairs)
+    graces_s = (pod.spec.termination_grace_period_seconds for pod, _ in pairs)
     return Workload(
         uid=uid,
         pod_sets=pod_sets_of([each for _, each in pairs]),
@@ -159,11 +163,21 @@ def workload_of(uid: str, pairs: Sequence[tuple[Pod, Ask]], came_us: int) -> Wor
         priority=ask.priority,
         priority_name=ask.priority_name,
         user=ask.user or "",
-        run_us=ask.run_us,
-        grace_us=grace_s * 1_000_000,
+        run_us=_run_us(first, ask, jobs),
+        grace_us=longest_us(graces_s),
         recreated=owner is not None or ask.recreate,
         grows=False,
     )
+
+
+def _run_us(pod: Pod, ask: Ask, jobs: Mapping[str, Job]) -> int | None:
+    """How long it runs at most: as declared, or until its Job, or a pod by itself, is ended."""
+    owner = pod.metadata.controller
+    job = jobs.get(owner.uid) if owner is not None else None
+    spec = pod.spec if owner is None else job.spec if job is not None else None
+    deadline_s = spec.active_deadline_seconds if spec is not None else None
+    until_us = None if deadline_s is None else longest_us((1, deadline_s))
+    return min((each for each in (ask.run_us, until_us) if each is not None), default=None)
 
 
 def reservation_of(world: World, workload: Workload, kept: Kept | None) -> Reservation | None:

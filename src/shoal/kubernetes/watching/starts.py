@@ -305,6 +305,6 @@ class Starts(Seats):
         for number in range(note.pods):
             last = (pods[number], self.ask(pods[number])) if number in pods else last
             pairs.append(last)
-        workload = workload_of(note.workload, pairs, created_us(pods.values()))
+        workload = workload_of(note.workload, pairs, created_us(pods.values()), self.jobs)
         spare = self.is_spare(note.workload, pairs[0][1])
         return replace(workload, queue=note.queue or workload.queue, spare=spare)

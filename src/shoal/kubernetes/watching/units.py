@@ -292,7 +292,7 @@ class Units:
         else:
             came_us = created_us(pod for pod, _ in pairs)
         spare = self._book.is_spare(uid, pairs[0][1])
-        return replace(workload_of(uid, pairs, came_us), spare=spare)
+        return replace(workload_of(uid, pairs, came_us, self._book.jobs), spare=spare)
 
     def _submit(self, unit: Unit, now_us: int) -> Iterator[ev.Event]:
         uid = unit.workload.uid
