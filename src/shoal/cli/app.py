@@ -78,7 +78,7 @@ COMMANDS = (
     (
         "resume",
         "shoal.cli.resume:resume",
-        "Have Shoal decide again after a release.",
+        "Have Shoal decide again after a release, and evict again where that is frozen.",
     ),
     (
         "scheduler",

@@ -11,7 +11,11 @@ def resume(*, where: Where = DEFAULT_WHERE) -> None:
 
     Who resumed is recorded.
     """
-    path = socket_of(where, "label the namespaces shoal.dev/mode=manage again")
+    path = socket_of(
+        where,
+        "after a release label the namespaces shoal.dev/mode=manage again; where evictions are"
+        " frozen POST /evictions/resume?by=NAME to the scheduler",
+    )
     came = asked(lambda: Api(path, where.language.value).post("/resume"))
     print(screen_text("resumed", where.language))
     if came["evictions_resumed"]:
