@@ -322,10 +322,7 @@ class Clearing:
     def _anywhere(
         self, asker: Entry, choice: Choice, among: list[Victim], candidates: list[Victim]
     ) -> Room | None:
-        """Return the best plan found in which any of these go, the cheapest first.
-
-        `candidates` are all who may go.
-        """
+        """Return the best plan found in which any `among` all `candidates` go, cheapest first."""
         tries = TRIES
 
         def fits(victims: Sequence[Victim]) -> Fit | None:
