@@ -13,7 +13,7 @@ from dataclasses import replace
 from hypothesis import settings
 
 from shoal.core import events as ev
-from shoal.core.decisions import Evict, GiveUp, Refuse, Reserve, Start
+from shoal.core.decisions import Decision, Evict, GiveUp, Refuse, Reserve, Start
 from shoal.model.node import Node
 from shoal.model.queue import (
     Budget,
@@ -30,12 +30,13 @@ from shoal.model.request import Request
 from shoal.model.workload import WorkloadType
 from tests.core.build import node, share, whole
 from tests.core.cases import MINUTE_US
-from tests.core.test_random_days import QUEUES, Day, happened
+from tests.core.test_random_days import AMPLE, QUEUES, Day, happened
 
 STEPS = 120
 WORDS = [("H100",), ("H100|A100",), ("H100", "A100")]
 PRIORITIES = (Priority("hi", 2), Priority("lo", 0))
 ALL_AFTER_80 = tuple((each, 80 * MINUTE_US) for each in WorkloadType)
+MOST_CYCLES = 40
 MINUTES = [1, 1, 2, 5, 10, 20, 40]
 
 
@@ -146,7 +147,8 @@ class HungryDay(Day):
             self.checkpoint_is_reported: 1,
             self.priority_changes: 0.6,
             self.a_period_begins: 1,
-            self.cycle_with_ample_budget: 14,
+            self.cycle_with_ample_budget: 8,
+            self.cycles_until_nothing_is_left: 6,
             self.cycle_with_small_budget: 3,
             self.restart: 1,
         }
@@ -197,6 +199,20 @@ class HungryDay(Day):
         """The day of a budget begins."""
         name = self.chance.choice([name for name, _ in QUEUES])
         self.feed(ev.PeriodBegan(self.now(), name, self.time, self.time + 1440 * MINUTE_US))
+
+    def is_late(self, decision: Decision) -> bool:
+        """Whether a decision ought to have been made in the cycle before.
+
+        For whoever is kept places that are late, others may go as soon as they have started.
+        """
+        return not isinstance(decision, GiveUp)
+
+    def cycles_until_nothing_is_left(self) -> None:
+        """In few cycles everything is decided."""
+        for _ in range(MOST_CYCLES):
+            if self.decide(AMPLE).complete:
+                return
+        raise AssertionError("there is always more to decide")
 
 
 def lived(seed: int) -> HungryDay:

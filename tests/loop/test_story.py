@@ -199,10 +199,11 @@ def test_what_ended_by_itself_does_not_come_back_for_a_pod_that_it_could_spare()
 def test_what_nobody_makes_again_or_ran_too_long_ends() -> None:
     bare = told(running(replace(TWO, recreated=False)), eviction(0, 1))
     too_long = told(running(), eviction(0, 1, reason=Reason.MAXIMUM_RUN))
-    for story in (bare, too_long):
-        told(story, ev.PodEnded(60, "w", 0), ev.PodEnded(60, "w", 1))
-        assert "w" in story.ended
-    assert bare.ended["w"].outcome is Outcome.EVICTED
+    first, second = eviction(0), eviction(1, at_us=51, reason=Reason.MAXIMUM_RUN)
+    in_parts = told(running(), first, second)
+    for story in (bare, too_long, in_parts, restored(too_long), restored(in_parts)):
+        told(story, ev.PodEnded(60, "w", 1), ev.PodEnded(60, "w", 0))
+        assert story.ended["w"].outcome is Outcome.EVICTED
 
 
 def test_an_eviction_that_is_refused_did_not_happen() -> None:

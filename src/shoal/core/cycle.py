@@ -273,10 +273,13 @@ class _Run:
         found, room = refused
         kept = self._ahead.keep(entry, found, room, self._room, self._settled)
         self.decisions += kept
-        self.complete = self.complete and not any(isinstance(e, GiveUp) for e in kept)
+        self.complete = self.complete and not kept
         if uid in self._settled:
             return True
-        self._let_wait(group, index, found, room)
+        if self._ahead.keeps_more:
+            self.complete = False  # it may fill in behind that, or that may give way to it
+        else:
+            self._let_wait(group, index, found, room)
         return False
 
     def _start_or_make_room(self, entry: Entry, group: Group) -> tuple[Refusal, NoRoom] | None:

@@ -73,6 +73,11 @@ class KeepingAhead:
         self._made: dict[str, int | None] = {}
         """For whom places are kept by decisions of this cycle, and until when."""
 
+    @property
+    def keeps_more(self) -> bool:
+        """Return whether this cycle has decided to keep places; the next one goes by them."""
+        return bool(self._made)
+
     def find_place(self, entry: Entry, group: Group) -> tuple[Placement, ...] | Refusal:
         """Place a workload, also where places are kept for others if it ends before."""
         world = self._world

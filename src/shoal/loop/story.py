@@ -91,7 +91,8 @@ class Life:
     evicted: Eviction | None = None
     """The last."""
     ends: bool = False
-    """Whether it has ended by itself, and only pods that it could spare still go."""
+    """Whether it does not come back: it ran for as long as it may, or it has ended by itself, and
+    only pods still go that it could spare."""
     ended_us: int | None = None
     outcome: Outcome | None = None
 
@@ -99,11 +100,6 @@ class Life:
     def nodes(self) -> tuple[str, ...]:
         """The nodes of its pods, each once, in the order of the pods."""
         return tuple(dict.fromkeys(placement.node for placement in self.placements))
-
-    @property
-    def has_run_its_time(self) -> bool:
-        """Whether it is being ended because it ran for as long as it may; it does not come back."""
-        return any(each.decision.reason is Reason.MAXIMUM_RUN for each in self.evicting)
 
     def came_to(self, moment: Moment) -> None:
         """Note that something happened."""
@@ -296,9 +292,11 @@ class Story:
 
     def _last_pod_ended(self, event: ev.PodEnded, life: Life) -> None:
         """Let a workload end, or wait again if it was evicted."""
-        if life.ends or all(event.pod not in each.decision.pods for each in life.evicting):
+        last = life.evicted.decision.reason if life.evicted is not None else None
+        by_itself = life.ends and last is not Reason.MAXIMUM_RUN
+        if by_itself or all(event.pod not in each.decision.pods for each in life.evicting):
             self._ended(event.at_us, event.uid, None)
-        elif not life.workload.recreated or life.has_run_its_time:
+        elif not life.workload.recreated or life.ends:
             self._ended(event.at_us, event.uid, Outcome.EVICTED)
         else:
             if life.running_us is not None and life.checkpoint_us is not None:
@@ -309,7 +307,7 @@ class Story:
     def _holds_nothing(self, life: Life) -> None:
         life.placements = ()
         life.started_us = life.running_us = life.checkpoint_us = None
-        life.evicting = ()
+        life.evicting, life.ends = (), False
         life.joining.clear()
         self._not_running.pop(life.workload.uid, None)
 
@@ -401,6 +399,7 @@ class Story:
                 detail = decision.for_[0] if decision.for_ else ""
                 life.evicted = Eviction(at_us, decision)
                 life.evicting = (*life.evicting, life.evicted)
+                life.ends |= decision.reason is Reason.MAXIMUM_RUN
             case _:
                 pass
         life.came_to(Moment(at_us, step, decision.reason, detail))

@@ -6,10 +6,10 @@ from shoal.core import events as ev
 from shoal.core.budget import Budget
 from shoal.core.cycle import cycle
 from shoal.core.decisions import Reserve, Retract
-from shoal.model.queue import Queue
+from shoal.model.queue import EvictionBounds, Priority, Queue
 from shoal.model.workload import PodSet, Workload
 from tests.core.build import SEED, node, policy, share, whole
-from tests.core.cases import MINUTE_US, Case, queue, tree, us, work
+from tests.core.cases import MINUTE_US, Case, batch, queue, tree, us, work
 
 
 def patient() -> Queue:
@@ -95,3 +95,54 @@ def on_h100(uid: str, created_us: int) -> Workload:
     """Work that takes nothing but an H100."""
     pods = PodSet("one", 1, whole(1, 1, "H100"))
     return replace(work(uid), pod_sets=(pods,), created_us=created_us)
+
+
+def test_who_ends_before_fills_in_behind_a_place_as_soon_as_it_is_kept() -> None:
+    case = Case([node("n", 4)], tree(queue("a", 4), queue("b")))
+    case.submit(work("a/runs", 2, run_us=us(60)))
+    case.submit(work("a/gang", 4), work("b/short", run_us=us(30)))
+    reserved = case.world.entries["a/gang"].reserved
+    assert reserved is not None
+    assert reserved.at_us == us(60)
+    assert case.starts("b/short") == ["0:00"]
+
+
+def test_a_place_gives_way_to_a_guarantee_as_soon_as_it_is_kept() -> None:
+    """`a` comes first by its guarantee of an A100, and beyond its guarantees somebody starves."""
+    a = replace(queue("a", 1, accelerator="A100"), starvation_after_us=us(60))
+    nodes = [node("h", 2), node("x", 1, accelerator="A100")]
+    case = Case(nodes, tree(a, queue("z", 1)))
+    case.adopt(fixed("other/h"), "h")
+    case.adopt(fixed("other/x"), "x")
+    case.submit(work("a/gang", 2, accelerators=("H100",)))
+    for uid, name in (("a/first", "A100"), ("z/w", "H100")):
+        came = work(uid, accelerators=(name,), created_us=us(60))
+        case.schedule(us(60), ev.WorkloadSubmitted(us(60), came))
+    case.to(60)
+    assert case.starts("z/w") == ["60:00"]
+
+
+def test_nothing_is_kept_for_who_can_make_others_go_in_its_turn() -> None:
+    """More urgent work comes as what is on the A100 is protected no longer, and has to wait."""
+    bounds = EvictionBounds(minimum_run_us=us(60))
+    priorities = Priority("hi", 100), Priority("lo", 0)
+    c = Queue(
+        "c",
+        "root",
+        guarantee=(("A100", 1), ("H100", 1)),
+        reclaim_within_us=us(90),
+        priorities=priorities,
+        starvation_after_us=us(30),
+    )
+    nodes = [node("h", 1), node("x", 1, accelerator="A100")]
+    case = Case(nodes, tree(c, queue("b", eviction=bounds)))
+    case.submit(batch("b/x", accelerators=("A100",)))
+    case.to(1)
+    case.submit(work("c/patient", accelerators=("A100",)))
+    case.to(10)
+    case.submit(batch("b/h", accelerators=("H100",)))
+    urgent = work("c/urgent", accelerators=("H100",), priority=100, created_us=us(60))
+    case.schedule(us(60), ev.WorkloadSubmitted(us(60), urgent))
+    case.to(60)
+    assert case.evicted == [("60:00", "b/x", 60)]
+    assert case.starts("c/patient") == ["60:00"]
