@@ -1,17 +1,18 @@
 """The cases of evictions, by their ids."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from shoal.core import events as ev
 from shoal.core.decisions import Evict, Freeze, Reserve
 from shoal.core.eviction.evictions import Evictions
-from shoal.model.queue import EvictionBounds
+from shoal.model.queue import EvictionBounds, Queue, QueueTree
 from shoal.model.verdict import Obstacle, Reason, Stage
 from shoal.model.workload import Outcome
 from tests.core.build import node
-from tests.core.cases import MINUTE_US, SECOND_US, Case, batch, queue, tree, work
+from tests.core.cases import MINUTE_US, SECOND_US, Case, batch, queue, quota, tree, work
 
 
 def _e01() -> Case:
@@ -406,6 +407,31 @@ def test_what_takes_too_long_to_stop_does_not_borrow() -> None:
     assert case.starts("b/slow") == case.starts("b/bare") == []
     case.submit(batch("b/quick", grace_us=MINUTE_US))
     assert case.starts("b/quick") == ["0:00"]
+
+
+@pytest.mark.parametrize(
+    ("leaf_min", "team", "borrows"),
+    [
+        (30, {}, True),
+        (10, {}, False),
+        (30, {"guarantee": quota(H100=3)}, False),
+        (30, {"guarantee": quota(H100=3), "reclaim_within_us": 30 * MINUTE_US}, True),
+        (30, {"reclaim_within_us": 5 * MINUTE_US}, True),
+    ],
+)
+def test_only_who_lends_says_how_soon_it_has_to_be_back(
+    leaf_min: int, team: dict[str, Any], borrows: bool
+) -> None:
+    """A team that only sums up what its projects are guaranteed lends nothing itself."""
+    queues = (
+        Queue("root"),
+        Queue("team", "root", **team),
+        Queue("a", "team", guarantee=quota(H100=2), reclaim_within_us=leaf_min * MINUTE_US),
+        Queue("b", "root", reclaim_within_us=MINUTE_US),
+    )
+    case = Case([node("n1", 4)], QueueTree(queues))
+    case.submit(batch("b/x", grace_us=20 * MINUTE_US))
+    assert bool(case.starts("b/x")) is borrows
 
 
 def test_a_start_waits_for_whoever_goes_to_make_the_quota_fit() -> None:

@@ -456,6 +456,24 @@ def test_nobody_waits_for_who_stops_later_than_his_guarantee_lets_him(
     assert case.starts("a/p") == ["11:00" if len(evicted) > 1 else "19:00"]
 
 
+def test_of_two_who_stop_already_the_one_is_waited_for_that_stops_in_time() -> None:
+    at_most = ((WorkloadType.BATCH, us(11)),)
+    case = Case(
+        [node("n1", 4)],
+        tree(queue("a", 1), queue("b", 2), queue("c", maximum_run_us=at_most)),
+        {"b/low": us(60), "c/x": us(2)},
+    )
+    case.submit(work("b/low", 2, grace_us=us(60)))
+    case.submit(batch("c/x", grace_us=us(2)), work("c/y"))
+    case.to(10)
+    case.submit(work("b/high", priority=1))
+    case.to(11.5)
+    case.submit(work("a/p"))
+    case.to(100)
+    assert [uid for _, uid, _ in case.evictions] == ["b/low", "c/x"]
+    assert case.starts("a/p") == ["13:00"]
+
+
 def test_of_an_elastic_gang_as_many_go_as_its_queue_may_lose() -> None:
     bounds = EvictionBounds(device_hours_lost_per_day=2)
     case = Case([node("n1", 4)], tree(queue("q", eviction=bounds)))

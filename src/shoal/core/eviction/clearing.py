@@ -102,10 +102,12 @@ class Clearing:
             self._world.fleet.rollback(checkpoint)
 
     def _is_back_by(self, at_us: int, asker: Entry, room: Room | NoRoom) -> bool:
-        """Return whether others give back by a plan what they borrow, and before a time."""
+        """Return whether nobody goes by a plan, or others give back before a time."""
         if isinstance(room, NoRoom):
             return False
         victims = [victim.entry.workload for victim in room.victims]
+        if not victims:
+            return True
         stops_us = [self._now_us + self._world.tenants.grace_us(each) for each in victims]
         mine = asker.workload.queue
         return any(each.queue != mine for each in victims) and max(stops_us) < at_us

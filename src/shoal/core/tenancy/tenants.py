@@ -68,16 +68,22 @@ class Tenants(Lending):
     def _lay_out(self, tree: QueueTree) -> None:
         super()._lay_out(tree)
         self._limits = [bounds_of(queue.limit) for queue in tree.queues]
-        self._shortest_reclaim_us = min(
-            (
-                queue.reclaim_within_us
-                for number, queue in enumerate(tree.queues)
-                if any(bound.units for bound in self._written[number])
-            ),
-            default=FOR_EVER_US,
-        )
         self.takes_work = frozenset(queue.name for queue in tree.leaves())
         """Queues that work can wait in."""
+        lenders = (queue for queue in tree.queues if self._lends_to_others(queue))
+        self._shortest_reclaim_us = min(
+            (queue.reclaim_within_us for queue in lenders), default=FOR_EVER_US
+        )
+
+    def _lends_to_others(self, queue: Queue) -> bool:
+        """Return whether a queue writes a guarantee, or work in it takes one back from others.
+
+        What only sums up the guarantees of those below it lends nothing itself.
+        """
+        if any(devices for _, devices in queue.guarantee or ()):
+            return True
+        own = self._paths[queue.name][:-1] if queue.name in self.takes_work else ()
+        return any(bound.units for number in own for bound in self._written[number])
 
     # Speculation ------------------------------------------------------------------------------
 
