@@ -221,7 +221,12 @@ class _Run:
         self._start_kept(entry, found)
 
     def _start_kept(self, entry: Entry, placements: tuple[Placement, ...]) -> None:
-        """Start a workload in its places, unless others of its queue may have to go first."""
+        """Start a workload in its places, unless others of its queue may have to go first.
+
+        Where these are not the ones that were kept for it, those are for others now.
+        """
+        if entry.reserved is not None and placements != entry.reserved.placements:
+            self.complete = False
         promise(self._world, entry, placements)
         if self._overtaking.may_happen_to(entry):
             self._overtaking.ready[entry.workload.uid] = placements

@@ -207,6 +207,8 @@ class KeepingAhead:
                     break
                 looked_at[group] = None
                 found = self._why_not(entry, group)
+                if found is not None and found.verdict.stage is Stage.BUDGET:
+                    continue  # it would be given up again
                 room = found and making_room.plan(entry, group.shapes, found)
                 if not isinstance(room, NoRoom):
                     return ()  # its turn will come

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.core import events as ev
-from shoal.core.decisions import Start, Warn
+from shoal.core.decisions import Reserve, Start, Warn
 from shoal.core.limits.spending_account import SCALE
 from shoal.core.validate import Validator
 from shoal.core.world import World
@@ -298,6 +298,21 @@ def test_what_was_kept_of_a_budget_counts_once_when_it_is_taken() -> None:
     case.to(at_us // MINUTE_US)
     assert len(case.starts("a/first")) == 1
     assert len(case.starts("a/second")) == 1
+
+
+def test_nothing_is_kept_for_who_starves_but_may_not_borrow() -> None:
+    """It would be within the guarantee if the other ended, and could not start where it is kept."""
+    spent = queue(
+        "a", 1, budget=_budget(1, WhenSpent.NO_BORROWING), starvation_after_us=2 * HOUR_US
+    )
+    case = Dated([node("n", 2)], tree(spent, queue("b")))
+    case.at(DAY)
+    case.submit(work("a/long"))
+    case.to(us(DAY) // MINUTE_US + 61)
+    case.submit(work("a/second"))
+    case.to(us(DAY) // MINUTE_US + 300)
+    assert case.verdict("a/second").stage is Stage.BUDGET
+    assert not [seen for seen in case.seen if isinstance(seen.decision, Reserve)]
 
 
 def test_a_run_that_is_longer_than_a_period_is_judged_by_its_part() -> None:

@@ -5,9 +5,9 @@ from dataclasses import replace
 from shoal.core import events as ev
 from shoal.core.budget import Budget
 from shoal.core.cycle import cycle
-from shoal.core.decisions import Reserve, Retract
+from shoal.core.decisions import Reserve, Retract, Start
 from shoal.model.queue import EvictionBounds, Priority, Queue
-from shoal.model.workload import PodSet, Workload
+from shoal.model.workload import Outcome, PodSet, Workload
 from tests.core.build import SEED, node, policy, share, whole
 from tests.core.cases import MINUTE_US, Case, batch, queue, tree, us, work
 
@@ -146,3 +146,19 @@ def test_nothing_is_kept_for_who_can_make_others_go_in_its_turn() -> None:
     case.to(60)
     assert case.evicted == [("60:00", "b/x", 60)]
     assert case.starts("c/patient") == ["60:00"]
+
+
+def test_what_was_kept_is_for_others_at_once_where_its_owner_starts_elsewhere() -> None:
+    case = Case([node("n1", 2), node("n2", 2)], tree(queue("a", 4)))
+    case.adopt(work("a/known", 2, run_us=us(60)), "n1")
+    case.adopt(fixed("a/other", 2), "n2")
+    case.submit(work("a/gang", 2))
+    reserved = case.world.entries["a/gang"].reserved
+    assert reserved is not None
+    assert [place.node for place in reserved.placements] == ["n1"]
+    case.feed(ev.WorkloadEnded(case.now_us, "a/other", Outcome.COMPLETED))
+    came = cycle(case.world, policy(), case.now_us, SEED, Budget(100))
+    (start,) = came.decisions
+    assert isinstance(start, Start)
+    assert [place.node for place in start.placements] == ["n2"]
+    assert not came.complete, "others may start on n1"
