@@ -18,6 +18,6 @@ class Budget:
         """Whether no other workload may be begun."""
         return self._left <= 0
 
-    def spend(self) -> None:
-        """Count one search."""
-        self._left -= 1
+    def spend(self, searches: int = 1) -> None:
+        """Count a search, or what takes as long as so many."""
+        self._left -= searches

@@ -27,14 +27,13 @@ def charges_of(fleet: Fleet, request: Request, placement: Placement) -> tuple[Ch
         return ()
     charges = []
     for device in node.devices:
-        memory_mib = memory_of(device.leaves)
         for leaf in device.leaves:
             if leaf.name not in placement.leaves:
                 continue
             compute, memory = request.devices.compute_milli, request.devices.memory_mib
             if request.devices.whole or leaf.tenants == 1:
                 compute, memory = leaf.compute_milli, leaf.memory_mib
-            units = _units(compute, memory, memory_mib)
+            units = _units(compute, memory, memory_of(device.leaves))
             charges.append(Charge(device.accelerator, device.name, units, node.name))
     return tuple(charges)
 

@@ -6,16 +6,19 @@ are nearest to being free.
 """
 
 from collections.abc import Collection, Sequence
+from functools import partial
+from typing import Self
 
 import numpy as np
 
 from shoal.core.arrays.fleet import Fleet
-from shoal.core.arrays.journal import IntArray
+from shoal.core.arrays.journal import Checkpoint, IntArray
 from shoal.core.arrays.shape import Shape
 from shoal.core.budget import Budget
 from shoal.core.entry import Entry
 from shoal.core.limits.declared import overdue
 from shoal.core.placing.board import Board
+from shoal.core.placing.keeping import may_fit
 from shoal.core.placing.placement import NoPlace
 from shoal.core.queueing.waiting import Group
 from shoal.core.tenancy.quota import Broken, place_and_charge
@@ -27,6 +30,13 @@ ENDS_LOOKED_AT = 512
 
 TRIES = 32
 """Times that it is tried to let some of those run on who end before a workload fits."""
+
+
+SORTED_IN_A_SEARCH = 64
+"""Workloads that are put in order in the time of a search for a place."""
+
+BOOKED_IN_A_SEARCH = 4
+"""Workloads that are let go, or come back, in that time."""
 
 
 def expected_end_us(world: World, entry: Entry, now_us: int) -> int | None:
@@ -68,17 +78,18 @@ def when_it_fits(
     if not ends:
         return None
     others = [other for _, other in ends]
-    found = _without(world, board, entry, shapes, others, going, budget)
-    if found is None:
-        return None
-    low, high = 1, len(ends)
-    while low < high:
-        middle = (low + high) // 2
-        earlier = _without(world, board, entry, shapes, others[:middle], going, budget)
-        if earlier is None:
-            low = middle + 1
-        else:
-            high, found = middle, earlier
+    with _Without(world, board, entry, shapes, others, going, budget) as without:
+        found = without.first(len(others))
+        if found is None:
+            return None
+        low, high = 1, len(ends)
+        while low < high:
+            middle = (low + high) // 2
+            earlier = without.first(middle)
+            if earlier is None:
+                low = middle + 1
+            else:
+                high, found = middle, earlier
     return found, ends[high - 1][0]
 
 
@@ -128,16 +139,15 @@ def nearest_to_free(
     may wait is counted on last.
     """
     fleet = world.fleet
-    free = {
-        name: (-int(fleet.whole_free[row]), -int(fleet.compute_free[row]), name)
-        for name, row in fleet.row_of.items()
-    }
+    whole, compute = fleet.whole_free.tolist(), fleet.compute_free.tolist()
+    free = {name: (-whole[row], -compute[row], name) for name, row in fleet.row_of.items()}
     holders = [world.entries[uid] for uids in world.holders.values() for uid in uids]
+    budget.spend(len(holders) // SORTED_IN_A_SEARCH)
     queue = world.tenants.tree.get(entry.workload.queue)
-    patience_us = 0 if queue is None else queue.starvation_after_us
+    latest_us = now_us + (0 if queue is None else queue.starvation_after_us)
     nearest = [
         (
-            (expected_end_us(world, holder, now_us) or 0) > now_us + patience_us,
+            (expected_end_us(world, holder, now_us) or 0) > latest_us,
             min(free[placement.node] for placement in holder.held.values()),
             min(holder.started.values(), default=0),
             holder.workload.uid,
@@ -146,75 +156,121 @@ def nearest_to_free(
         if holder.held and holder.failed_on is None
     ]
     gone = [world.entries[uid] for *_, uid in sorted(nearest)]
-    low, high = 0, 1
-    found = _without(world, board, entry, shapes, gone[:high], going, budget)
-    while found is None and high < len(gone):
-        low, high = high, 4 * high
-        found = _without(world, board, entry, shapes, gone[:high], going, budget)
-    while found is not None and low + 1 < high:
-        middle = (low + high) // 2
-        earlier = _without(world, board, entry, shapes, gone[:middle], going, budget)
-        if earlier is None:
-            low = middle
-        else:
-            high, found = middle, earlier
-    if found is None:
-        return None
-    return _sparing(world, board, entry, shapes, gone[:high], going, budget) or found
+    with _Without(world, board, entry, shapes, gone, going, budget) as without:
+        low, high = 0, 1
+        found = without.first(high)
+        while found is None and high < len(gone):
+            low, high = high, 4 * high
+            found = without.first(high)
+        while found is not None and low + 1 < high:
+            middle = (low + high) // 2
+            earlier = without.first(middle)
+            if earlier is None:
+                low = middle
+            else:
+                high, found = middle, earlier
+        return None if found is None else without.sparing(high) or found
 
 
-def _sparing(
-    world: World,
-    board: Board,
-    entry: Entry,
-    shapes: tuple[Shape, ...],
-    gone: list[Entry],
-    going: Collection[tuple[str, int]],
-    budget: Budget,
-) -> tuple[Placement, ...] | None:
-    """Return where a workload fits if not even all of these end, None where all of them have to.
+class _Without:
+    """Where a workload would be placed if some of those who run were gone, in speculation.
 
-    Half of them, then a quarter and so on, are tried to be let run on, the last ones first.
+    `others` are those who may be, in order. A try begins where one before it has got to, so that it
+    costs those who come back or go besides. Starts that this cycle takes back are none of them:
+    what they held is free already.
     """
-    found: tuple[Placement, ...] | None = None
-    parts = [(0, len(gone))]
-    for _ in range(TRIES):
-        if not parts:
-            break
-        begin, end = parts.pop()
-        left = gone[:begin] + gone[end:]
-        earlier = _without(world, board, entry, shapes, left, going, budget)
-        if earlier is not None:
-            gone, found = left, earlier
-        elif end - begin > 1:
-            middle = (begin + end) // 2
-            parts += [(begin, middle), (middle, end)]
-    return found
 
+    def __init__(
+        self,
+        world: World,
+        board: Board,
+        entry: Entry,
+        shapes: tuple[Shape, ...],
+        others: Sequence[Entry],
+        going: Collection[tuple[str, int]],
+        budget: Budget,
+    ) -> None:
+        self._world = world
+        self._others = others
+        self._going = going
+        self._gone = 0
+        """How many of them are gone, the first ones."""
+        self._steps: list[tuple[int, Checkpoint, int]] = []
+        """How many were gone before each of the steps to that, and what undoes it."""
+        self._entry = entry
+        self._shapes = shapes
+        self._budget = budget
+        self._place = partial(place_and_charge, world, board, entry, shapes, budget)
 
-def _without(
-    world: World,
-    board: Board,
-    entry: Entry,
-    shapes: tuple[Shape, ...],
-    gone: Sequence[Entry],
-    going: Collection[tuple[str, int]],
-    budget: Budget,
-) -> tuple[Placement, ...] | None:
-    """Return where a workload would be placed if others were gone, None if it would not be.
+    def __enter__(self) -> Self:
+        return self
 
-    Starts that this cycle takes back are no `gone`: what they held is free already.
-    """
-    fleet, tenants = world.fleet, world.tenants
-    checkpoint, charged = fleet.journal.checkpoint(), tenants.speculated
-    try:
-        for other in gone:
+    def __exit__(self, *_: object) -> None:
+        self._go_on_to(0)
+
+    def first(self, count: int) -> tuple[Placement, ...] | None:
+        """Return where it would be without the first so many, None if nowhere."""
+        self._go_on_to(count)
+        return self._fits()
+
+    def sparing(self, count: int) -> tuple[Placement, ...] | None:
+        """Return where it fits if not even all of the first so many end, None if all have to.
+
+        Half of them, then a quarter and so on, are tried to be let run on, the last ones first.
+        """
+        self._go_on_to(count)
+        found: tuple[Placement, ...] | None = None
+        parts = [(0, self._gone)]
+        for _ in range(TRIES):
+            if not parts:
+                break
+            begin, end = parts.pop()
+            checkpoint, charged = self._begin()
+            self._book(self._others[begin:end], 1)
+            earlier = self._fits()
+            if earlier is not None:
+                self._world.fleet.journal.keep()
+                found = earlier
+                continue
+            self._undo(checkpoint, charged)
+            if end - begin > 1:
+                middle = (begin + end) // 2
+                parts += [(begin, middle), (middle, end)]
+        return found
+
+    def _go_on_to(self, count: int) -> None:
+        """Let the first so many be gone, and no others."""
+        count = min(count, len(self._others))
+        while self._gone > count:
+            self._gone, checkpoint, charged = self._steps.pop()
+            self._undo(checkpoint, charged)
+        if self._gone < count:
+            self._steps.append((self._gone, *self._begin()))
+            self._book(self._others[self._gone : count], -1)
+            self._gone = count
+
+    def _book(self, others: Sequence[Entry], sign: int) -> None:
+        """Let some of them come back (`sign` 1), or go (-1)."""
+        world = self._world
+        self._budget.spend(len(others) // BOOKED_IN_A_SEARCH)
+        book = world.fleet.take if sign > 0 else world.fleet.give_back
+        for other in others:
             for pod, placement in other.held.items():
-                fleet.give_back(other.request_of(pod), placement)
-                if not other.rests(pod) and (other.workload.uid, pod) not in going:
-                    world.charge(other, pod, other.charges[pod], -1)
-        found = place_and_charge(world, board, entry, shapes, budget)
+                book(other.request_of(pod), placement)
+                if not other.rests(pod) and (other.workload.uid, pod) not in self._going:
+                    world.charge(other, pod, other.charges[pod], sign)
+
+    def _fits(self) -> tuple[Placement, ...] | None:
+        if not may_fit(self._world, self._entry, self._shapes):
+            return None
+        checkpoint, charged = self._begin()
+        found = self._place()
+        self._undo(checkpoint, charged)
         return None if isinstance(found, NoPlace | Broken) else found
-    finally:
-        tenants.undo(charged)
-        fleet.rollback(checkpoint)
+
+    def _begin(self) -> tuple[Checkpoint, int]:
+        return self._world.fleet.journal.checkpoint(), self._world.tenants.speculated
+
+    def _undo(self, checkpoint: Checkpoint, charged: int) -> None:
+        self._world.tenants.undo(charged)
+        self._world.fleet.rollback(checkpoint)

@@ -190,6 +190,23 @@ def fitting_leaves(
     return fits
 
 
+def may_hold(fleet: Fleet, shape: Shape, allowed: BoolArray, pods: int) -> bool:
+    """Return whether all nodes together may have room for so many pods, as whole devices go.
+
+    `allowed` says on which rows they may run at all. Where it is False they fit in no way.
+    """
+    request = shape.request
+    if not (request.devices.whole and request.devices.count):
+        return True
+    rows = np.flatnonzero(allowed)
+    room = fleet.whole_free[rows] // request.devices.count
+    if request.cpu_milli:
+        room = np.minimum(room, fleet.cpu_free[rows] // request.cpu_milli)
+    if request.memory_mib:
+        room = np.minimum(room, fleet.memory_free[rows] // request.memory_mib)
+    return int(room.clip(min=0).sum()) >= pods
+
+
 def count_obstacles(
     fleet: Fleet, shape: Shape, refused: frozenset[str] = frozenset()
 ) -> tuple[Obstacle, ...]:

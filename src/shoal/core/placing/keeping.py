@@ -1,10 +1,12 @@
 """Places that are kept for workloads: whether they are still there, and whether they are free."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from shoal.core.arrays.fleet import Fleet
 from shoal.core.arrays.neighbours import quarrels, suffices
+from shoal.core.arrays.shape import Shape
 from shoal.core.entry import Entry
+from shoal.core.placing.eligibility import may_hold
 from shoal.core.placing.reservation import Reservation
 from shoal.core.world import World
 
@@ -13,6 +15,13 @@ def backfills(reservation: Reservation, end_us: int | None) -> bool:
     """Return whether work that ends then may use places that are kept for somebody else."""
     at_us = reservation.at_us
     return at_us is not None and end_us is not None and end_us <= at_us
+
+
+def behind(kept: Mapping[str, Reservation], end_us: int | None) -> list[str]:
+    """Return the uids of those behind whose kept places work may fill in that ends then."""
+    if end_us is None:
+        return []
+    return [uid for uid, each in kept.items() if backfills(each, end_us)]
 
 
 def lift(world: World, uids: Iterable[str]) -> None:
@@ -50,6 +59,14 @@ def times_us(
     queue = world.tenants.tree.get(entry.workload.queue)
     if queue is not None:
         yield entry.waits_since_us + queue.starvation_after_us
+
+
+def may_fit(world: World, entry: Entry, shapes: tuple[Shape, ...]) -> bool:
+    """Return whether there may be room for a workload; where it is False there is none."""
+    return all(
+        may_hold(world.fleet, shape, world.allowed_rows(shape), pod_set.needed)
+        for shape, pod_set in zip(shapes, entry.workload.pod_sets, strict=True)
+    )
 
 
 def lost(world: World, entry: Entry, reservation: Reservation) -> bool:

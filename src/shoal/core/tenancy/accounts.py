@@ -171,18 +171,19 @@ class Accounts:
     def _book(
         self, queue: str, charges: tuple[Charge, ...], sign: int, *, fixed: bool, user: str
     ) -> None:
+        booked = []
         for charge in charges:
-            column = self._column(charge.accelerator)
-            self.users.book(queue, user, column, sign * charge.units)
-            for number in self._paths.get(queue, self._outside):
-                key = (number, column, charge.device)
-                change = _grown(self._on_device, key, sign * charge.units)
+            column, units = self._column(charge.accelerator), sign * charge.units
+            self.users.book(queue, user, column, units)
+            booked.append((column, charge.device, units))
+        for number in self._paths.get(queue, self._outside):
+            self._ranks.pop(number, None)
+            for column, change in _grown(self._on_device, number, booked).items():
                 self._used[number, column] += change
-                self._ranks.pop(number, None)
                 if self.past is not None and number < len(self.tree.queues):
                     self.past.book(number, column, change)
-                if fixed:
-                    change = _grown(self._fixed_on_device, key, sign * charge.units)
+            if fixed:
+                for column, change in _grown(self._fixed_on_device, number, booked).items():
                     self._fixed[number, column] += change
 
     # Reading ----------------------------------------------------------------------------------
@@ -246,13 +247,23 @@ class Accounts:
         return column
 
 
-def _grown(units_of: dict[tuple[int, int, str], int], key: tuple[int, int, str], units: int) -> int:
-    """Add units to what a queue has of a device; return how much more that counts, up to one."""
-    before = units_of.get(key, 0)
-    after = units_of[key] = before + units
-    if not after:
-        del units_of[key]
-    return min(after, UNIT) - min(before, UNIT)
+def _grown(
+    units_of: dict[tuple[int, int, str], int], number: int, booked: list[tuple[int, str, int]]
+) -> dict[int, int]:
+    """Add units, by column and device, to what a queue has; return how much more that counts.
+
+    Of each device it has one at most.
+    """
+    grown: dict[int, int] = {}
+    for column, device, units in booked:
+        key = number, column, device
+        before = units_of.get(key, 0)
+        after = units_of[key] = before + units
+        if not after:
+            del units_of[key]
+        change = (min(UNIT, after)) - (min(UNIT, before))
+        grown[column] = grown.get(column, 0) + change
+    return grown
 
 
 def guarantee_of(tree: QueueTree, queue: Queue) -> Quota:
