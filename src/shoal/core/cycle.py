@@ -18,7 +18,7 @@ from shoal.core.limits import timelimits
 from shoal.core.limits.deadlines import earliest
 from shoal.core.placing.board import Board
 from shoal.core.placing.growing import Growing
-from shoal.core.placing.keeping import free, lay, lift, lost, nobody_goes
+from shoal.core.placing.keeping import free, lay, lift, lost, may_fit, nobody_goes
 from shoal.core.placing.reservation import Reservation
 from shoal.core.policies import Policy
 from shoal.core.queueing.looks import Looks
@@ -199,6 +199,9 @@ class _Run:
         world, uid = self._world, entry.workload.uid
         lift(world, [uid])
         shapes = world.shapes_of(entry)
+        if not (due or world.spending.binds(entry.workload.queue) or may_fit(world, entry, shapes)):
+            lay(world, [uid])
+            return  # a search would find the same, and there may be many whose places are kept
         checkpoint, charged = world.fleet.journal.checkpoint(), world.tenants.speculated
         found = start_within_quota(world, self._board, entry, shapes, self._budget)
         if isinstance(found, Refusal):

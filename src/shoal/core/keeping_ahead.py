@@ -25,7 +25,7 @@ from shoal.core.placing.ahead import (
     when_it_fits,
 )
 from shoal.core.placing.board import Board
-from shoal.core.placing.keeping import backfills, lay, lift, times_us
+from shoal.core.placing.keeping import behind, lay, lift, times_us
 from shoal.core.queueing.grouping import starves
 from shoal.core.queueing.waiting import Group
 from shoal.core.tenancy.quota import Refusal, start_within_quota
@@ -82,7 +82,7 @@ class KeepingAhead:
         """Place a workload, also where places are kept for others if it ends before."""
         world = self._world
         end_us = world.declared.end_us(entry.workload, self._now_us)
-        ahead = [uid for uid, each in self.places.items() if backfills(each, end_us)]
+        ahead = behind(self.places, end_us)
         lift(world, ahead)
         found = start_within_quota(world, self._board, entry, group.shapes, self._budget)
         lay(world, ahead)

@@ -251,3 +251,38 @@ def test_of_a_queue_that_nobody_waits_in_nothing_is_remembered() -> None:
         case.submit(batch(f"lab/{number}"))
         case.end(f"lab/{number}", outcome=Outcome.CANCELLED)
     assert len(case.world.waiting._oldest["lab"]) < 2000
+
+
+def test_cycles_come_to_an_end_where_nobody_may_use_what_is_kept() -> None:
+    """More work sleeps that would fit there than a cycle looks for places for."""
+    lab = queue("lab", starvation_after_us=60 * MINUTE_US)
+    others = [queue(f"q{number}") for number in range(10)]
+    case = Case([node("n1", 8)], tree(lab, *others))
+    case.submit(*(batch(f"q0/s{number}") for number in range(8)))
+    case.to(1)
+    case.submit(work("lab/gang", 8))
+    case.submit(*(batch(f"q{number}/w") for number in range(10)))
+    case.to(61)
+    assert list(case.world.reserving) == ["lab/gang"]
+    case.feed(ev.WorkloadEnded(case.now_us, "q0/s0", Outcome.COMPLETED))
+    complete: list[bool] = []
+    while not any(complete) and len(complete) < 20:
+        came = cycle(case.world, policy(), case.now_us, SEED, Budget(4))
+        assert not came.decisions
+        case.feed(ev.Cycled(case.now_us, 4, came.complete, came.examined))
+        complete.append(came.complete)
+    assert complete[-1]
+
+
+def test_who_ends_before_what_is_kept_is_needed_is_looked_at_when_it_becomes_free() -> None:
+    """The gang gets the node at 100."""
+    case = Case([node("n1", 8)], tree(queue("lab"), queue("q")))
+    runs = [batch(f"q/{name}", n, run_us=100 * MINUTE_US) for name, n in (("r", 7), ("s", 1))]
+    case.submit(*runs)
+    case.to(1)
+    case.submit(work("lab/gang", 8))
+    case.submit(batch("q/short", run_us=20 * MINUTE_US), batch("q/long", run_us=90 * MINUTE_US))
+    case.to(70)
+    assert (case.starts("q/short"), list(case.world.reserving)) == ([], ["lab/gang"])
+    case.end("q/s")
+    assert (case.starts("q/short"), case.starts("q/long")) == (["70:00"], [])

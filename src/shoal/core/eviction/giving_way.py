@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from shoal.core.arrays.charges import Charge
 from shoal.core.entry import Entry
 from shoal.core.eviction.victims import evicts_at_once, preemptible_at_once
-from shoal.core.placing.keeping import backfills, lay, lift, nothing_owed
+from shoal.core.placing.keeping import behind, lay, lift, nothing_owed
 from shoal.core.placing.reservation import Reservation
 from shoal.core.queueing.grouping import comes_before, starves
 from shoal.core.queueing.precedence import priority_of
@@ -30,6 +30,10 @@ class GivingWay:
         self._world = world
         self._now_us = now_us
         self._kept = kept
+        self._in_queue: dict[str, list[str]] = {}
+        """For whom they are kept, by queue; some are dropped later."""
+        for uid in kept:
+            self._in_queue.setdefault(world.entries[uid].workload.queue, []).append(uid)
         self._charges: dict[str, dict[int, tuple[Charge, ...]]] = {}
         """What work would be charged, by its pods, in the places that are kept for it."""
 
@@ -44,11 +48,38 @@ class GivingWay:
         reclaimed = frozenset(accelerators)
         return tuple(
             uid
-            for uid in self._kept
+            for uid in self._for_whom(asker, reclaimed, least)
             if uid != asker.workload.uid
             and (names := reclaimed & self._accelerators(uid))
             and self.gives_way(uid, asker, names, least)
         )
+
+    def may_use(self, asker: Entry) -> bool:
+        """Return whether there may be a place that a workload could use, as accounts are now.
+
+        It gives way to it on one accelerator at least, or it fills in behind it.
+        """
+        if behind(self._kept, self._world.declared.end_us(asker.workload, self._now_us)):
+            return True
+        return any(
+            self.gives_way(uid, asker, (name,), {})
+            for uid in self._for_whom(asker, self._world.fleet.accelerators(), {})
+            for name in self._accelerators(uid)
+        )
+
+    def _for_whom(
+        self, asker: Entry, accelerators: Iterable[str], more: Mapping[str, int]
+    ) -> Iterable[str]:
+        """Return for whom places are kept that may give way to a workload that holds so much more.
+
+        Others than those of its own queue give way to nobody whose queues are all beyond what they
+        are guaranteed.
+        """
+        tenants, queue = self._world.tenants, asker.workload.queue
+        names = tuple(accelerators)
+        if any(covers(tenants, at, (name,), more) for at in tenants.path(queue) for name in names):
+            return self._kept
+        return [uid for uid in self._in_queue.get(queue, ()) if uid in self._kept]
 
     def gives_way(
         self, uid: str, asker: Entry, accelerators: Iterable[str], more: Mapping[str, int]
@@ -124,9 +155,7 @@ class GivingWay:
         starts_us = self._now_us + world.tenants.reclaim_within_us(asker.workload.queue)
         end_us = world.declared.end_us(asker.workload, starts_us)
         own = asker.workload.uid  # its own place is lifted where it asks for others
-        return tuple(
-            uid for uid, each in self._kept.items() if uid != own and backfills(each, end_us)
-        )
+        return tuple(uid for uid in behind(self._kept, end_us) if uid != own)
 
     def _accelerators(self, uid: str) -> frozenset[str]:
         if uid not in self._charges:
