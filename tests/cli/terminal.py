@@ -110,9 +110,11 @@ class Terminal:
         fcntl.ioctl(programs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._before = termios.tcgetattr(self._master)
+        # What runs the tests may say how large another terminal is.
+        inherited = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")}
         self._program = subprocess.Popen(
             [sys.executable, "-IS", "-c", _IN_ITS_TERMINAL, *command],
-            env=os.environ | {"TERM": "xterm-256color"} | environment,
+            env=inherited | {"TERM": "xterm-256color"} | environment,
             stdin=programs,
             stdout=programs,
             stderr=programs,

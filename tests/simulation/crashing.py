@@ -17,7 +17,7 @@ from shoal.objects.files import read_objects
 from shoal.objects.quotas import names_of
 from shoal.objects.tree import resolved
 from shoal.simulation.organisation import DAY_US, FIRST_MORNING_US, fleet
-from shoal.simulation.platform import RECORDING, BegunWith, Platform
+from shoal.simulation.platform import RECORDING, TICK_US, BegunWith, Platform
 
 SMALL = Rotation(least_bytes=60_000, times_snapshot=1, piece_bytes=60_000, segments=100_000)
 """So many segments that crashes meet every part of a rotation."""
@@ -111,6 +111,11 @@ def begin(folder: Path, disk: Disk | None = None, seed: int = 7) -> Platform:
 def hours(count: float) -> int:
     """Return the time so many hours after the beginning."""
     return FIRST_MORNING_US + int(count * DAY_US / 24)
+
+
+def at_a_tick(at_us: int) -> int:
+    """Return the first time from then on at which a platform decides."""
+    return -(-at_us // TICK_US) * TICK_US
 
 
 def items(folder: Path) -> list[Item]:

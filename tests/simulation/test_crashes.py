@@ -156,14 +156,15 @@ def test_two_hundred_crashes_in_a_day_wherever_they_fall(
 def test_killed_for_real_it_goes_on(tmp_path: Path, repository: Path) -> None:
     """SIGKILL to a process that writes to a real disk, whenever so much more has been recorded.
 
-    It kills itself at every half hour, so that it is killed however late somebody looks.
+    It kills itself after every half hour, so that it is killed however late somebody looks: at a
+    tick, as nothing is decided between two of them.
     """
     expected = whole_day(tmp_path / "undisturbed", 3)
     folder = tmp_path / "killed"
     program = (
         "import os, signal, sys; from pathlib import Path; from tests.simulation import crashing\n"
         "platform, end_us = crashing.begin(Path(sys.argv[1])), crashing.hours(3)\n"
-        "stop_us = platform.now_us + crashing.hours(0.5) - crashing.hours(0)\n"
+        "stop_us = crashing.at_a_tick(platform.now_us) + crashing.hours(0.5) - crashing.hours(0)\n"
         "platform.run_until(min(stop_us, end_us))\n"
         "if stop_us < end_us: os.kill(os.getpid(), signal.SIGKILL)"
     )
