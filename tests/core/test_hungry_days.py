@@ -6,7 +6,6 @@ starves, declared runs, checkpoints, and people who resume what was frozen. What
 same, and holds in every world at every time.
 """
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -30,7 +29,7 @@ from shoal.model.request import Request
 from shoal.model.workload import WorkloadType
 from tests.core.build import node, share, whole
 from tests.core.cases import MINUTE_US
-from tests.core.test_random_days import AMPLE, QUEUES, Day, happened
+from tests.core.test_random_days import AMPLE, QUEUES, Day, happened, live_through
 
 STEPS = 120
 WORDS = [("H100",), ("H100|A100",), ("H100", "A100")]
@@ -215,25 +214,9 @@ class HungryDay(Day):
         raise AssertionError("there is always more to decide")
 
 
-def lived(seed: int) -> HungryDay:
-    """A day, at its end."""
-    try:
-        day = HungryDay(seed)
-        for _ in range(STEPS):
-            day.step()
-        day.is_replayed()
-    except Exception as error:
-        error.add_note(f"That was the hungry day of seed {seed}.")
-        raise
-    return day
-
-
 def test_hungry_days() -> None:
     """Many days, on which every decision is made."""
-    happened.clear()
     days = settings().max_examples // 2
-    first = int(os.environ.get("SHOAL_FIRST_SEED", "0"))
-    for seed in range(first, first + days):
-        lived(seed)
+    live_through(days, HungryDay, STEPS)
     for kind in (Start, Evict, Reserve, Refuse, GiveUp):
         assert happened[kind.__name__] >= days // 10, kind

@@ -457,17 +457,25 @@ class Day:
         assert list(world.snapshot(self.time)) == list(self.world.snapshot(self.time))
 
 
-def lived(seed: int) -> Day:
+def lived(seed: int, kind: type[Day] = Day, steps: int = STEPS) -> Day:
     """A day, at its end."""
     try:
-        day = Day(seed)
-        for _ in range(STEPS):
+        day = kind(seed)
+        for _ in range(steps):
             day.step()
         day.is_replayed()
     except Exception as error:
-        error.add_note(f"That was the day of seed {seed}.")
+        error.add_note(f"That was the {kind.__name__} of seed {seed}.")
         raise
     return day
+
+
+def live_through(days: int, kind: type[Day] = Day, steps: int = STEPS) -> None:
+    """Live through the days of the first seeds and count anew what has `happened`."""
+    happened.clear()
+    first = int(os.environ.get("SHOAL_FIRST_SEED", "0"))
+    for seed in range(first, first + days):
+        lived(seed, kind, steps)
 
 
 @pytest.mark.parametrize("seed", range(len(POLICIES)))
@@ -482,11 +490,8 @@ def test_what_caches_forget_changes_nothing(seed: int, monkeypatch: pytest.Monke
 
 def test_random_days() -> None:
     """Many days, on which everything that can happen does."""
-    happened.clear()
     days = settings().max_examples
-    first = int(os.environ.get("SHOAL_FIRST_SEED", "0"))
-    for seed in range(first, first + days):
-        lived(seed)
+    live_through(days)
     assert happened[Resize.__name__] >= days // 50
     for kind in (Start, Retract, Wait, ev.PodMoved, ev.StartFailed, ev.NodeLost, ev.DeviceReturned):
         assert happened[kind.__name__] >= days // 2, kind
